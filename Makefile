@@ -1,0 +1,122 @@
+# One makefile. Sources are found by folder: a new .c file or test needs no edit here.
+#
+#   make            the server and command line at build/belay, the client library beside it
+#   make serve      install what is needed, build, start a server on 127.0.0.1:7117
+#   make test       install what is needed, build, run every test; last line "N passed, N failed"
+#   make check | unit | model | fuzz-short | e2e | tidy    the parts of it
+#   make fuzz | soak | bench    long runs, by hand
+#
+# VARIANT = release (default) | debug | asan | tsan | fuzz, each in build/$(VARIANT)/.
+VARIANT ?= release
+CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
+OUT     := build/$(VARIANT)$(if $(findstring clang,$(CC)),-clang)
+
+WARN := -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wsign-conversion \
+        -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wpointer-arith \
+        -Wcast-align -Wcast-qual -Wwrite-strings -Wformat=2 -Wundef -Wvla \
+        -Wswitch-enum -Wimplicit-fallthrough -Wnull-dereference -Wdouble-promotion
+GCC_WARN := -Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init
+ifneq ($(findstring clang,$(CC)),clang)
+WARN += $(GCC_WARN)
+endif
+HARDEN := -fstack-protector-strong -fno-strict-aliasing -fno-common -fno-omit-frame-pointer
+
+# llhttp: a library where the distribution has one (Debian 13), else its sources (Debian 12).
+LLHTTP_LIB := $(shell pkg-config --libs libllhttp 2>/dev/null)
+LLHTTP_SRC := $(if $(LLHTTP_LIB),,$(wildcard /usr/share/llhttp/*.c))
+LLHTTP_INC := $(if $(LLHTTP_LIB),$(shell pkg-config --cflags libllhttp),-isystem /usr/share/include/llhttp)
+
+CPPFLAGS := -Isrc -Iinclude -D_GNU_SOURCE -MMD -MP $(LLHTTP_INC) \
+            -isystem $(shell pg_config --includedir 2>/dev/null || echo /usr/include)
+CFLAGS   := -std=c11 -g -fPIC -fvisibility=hidden $(WARN) $(HARDEN)
+CFLAGS_debug   := -Og -DBELAY_SLOW_CHECKS
+CFLAGS_asan    := -O1 -DBELAY_SLOW_CHECKS -fsanitize=address,undefined -fno-sanitize-recover=all
+CFLAGS_tsan    := -O1 -DBELAY_SLOW_CHECKS -fsanitize=thread
+CFLAGS_fuzz    := -O1 -DBELAY_SLOW_CHECKS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+CFLAGS_release := -O2 -D_FORTIFY_SOURCE=2
+CFLAGS  += $(CFLAGS_$(VARIANT))
+LDFLAGS := $(if $(filter release,$(VARIANT)),-pie -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now)
+comma   := ,
+LDLIBS  := $(LLHTTP_LIB) -luv -lpq -lssl -lcrypto -lpthread -lm
+
+MAIN  := src/cli/main.c
+SRC   := $(filter-out $(MAIN),$(wildcard src/*/*.c))
+OBJ   := $(SRC:%.c=$(OUT)/%.o) $(patsubst /usr/share/llhttp/%.c,$(OUT)/llhttp/%.o,$(LLHTTP_SRC))
+LIB   := $(OUT)/libcore.a
+# What libbelay is made of: nothing of the server.
+CLIENT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard src/client/*.c src/proto/resp*.c) \
+              src/base/err.c src/base/buf.c src/base/check.c)
+TESTS := $(patsubst %.c,$(OUT)/%,$(wildcard tests/unit/test_*.c))
+MODEL := $(patsubst %.c,$(OUT)/%,$(wildcard tests/model/model_*.c))
+FUZZ  := $(patsubst %.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))
+BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard bench/bench_*.c))
+
+all: build/belay lib
+
+build/belay: $(OUT)/belay
+	@cp -f $< $@.new && mv -f $@.new $@
+
+$(OUT)/belay: $(MAIN:%.c=$(OUT)/%.o) $(LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+lib: $(OUT)/libbelay.a $(OUT)/libbelay.so
+
+$(OUT)/libbelay.a: $(CLIENT_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(OUT)/libbelay.so: $(CLIENT_OBJ)
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libbelay.so.0 $^ -o $@
+
+$(LIB): $(OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(OUT)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+
+$(OUT)/llhttp/%.o: /usr/share/llhttp/%.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -g -fPIC $(filter -fsanitize%,$(CFLAGS_$(VARIANT))) -I/usr/share/include/llhttp -c $< -o $@
+
+$(TESTS): $(OUT)/%: $(OUT)/%.o $(LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+
+$(MODEL) $(BENCH): $(OUT)/%: $(OUT)/%.o $(LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+$(FUZZ): $(OUT)/%: $(OUT)/%.o $(LIB)
+	$(CC) $(CFLAGS) -fsanitize=fuzzer $^ -ljson-c $(LDLIBS) -o $@
+
+tests: $(TESTS)
+models: $(MODEL)
+fuzzers: $(FUZZ)
+benches: $(BENCH) build/belay
+
+deps:
+	@scripts/deps
+
+serve: deps
+	@$(MAKE) --no-print-directory build/belay
+	@exec build/belay serve --listen 127.0.0.1:7117 --memory
+
+test: deps
+	@tools/test.sh
+
+check unit model e2e fuzz-short tidy fuzz soak:
+	@tools/test.sh $@
+
+bench:
+	@bench/run
+
+format:
+	clang-format -i $(shell git ls-files '*.c' '*.h')
+
+clean:
+	rm -rf build
+
+.PHONY: all lib tests models fuzzers benches deps serve test check unit model e2e fuzz-short tidy \
+        fuzz soak bench format clean
+.SECONDARY:
+-include $(shell find build -name '*.d' 2>/dev/null)

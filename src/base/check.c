@@ -1,0 +1,10 @@
+#include "base/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+_Noreturn void check_failed(const char *file, int line, const char *what)
+{
+    (void)fprintf(stderr, "belay: broken promise at %s:%d: %s\n", file, line, what);
+    abort();
+}

@@ -1,0 +1,35 @@
+/* feed.h - bounded history of news, for watchers that come, go and come back.
+ *
+ * Holds copies of the newest `cap` events. Numbers start at 1 and have no gaps. Loop thread only.
+ * Invariant: next - first <= cap, and event N lives in slot N % cap. */
+#ifndef BELAY_EVENTS_FEED_H
+#define BELAY_EVENTS_FEED_H
+
+#include "base/err.h"
+#include "base/list.h"
+#include "machine/event.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct feed; /* fields live in feed.c */
+
+/* Somebody who wants to hear that there is news. `wake` is called on each append; it must not
+ * change the feed; it reads with feed_get() when it is ready to (back-pressure is the watcher's). */
+struct watcher {
+    struct list node; /* list_init() it first */
+    void (*wake)(struct watcher *w);
+};
+
+struct feed *feed_open(size_t cap); /* cap > 0; never NULL */
+void feed_close(struct feed *f);    /* NULL is allowed */
+
+uint64_t feed_append(struct feed *f, const struct event *ev); /* copies; returns its number */
+/* Borrows event `seq`, valid until the next feed_append(). seq < feed_next().
+ * BELAY_ERR_GONE: dropped already, the watcher must read a full state first. */
+BELAY_MUST_CHECK enum belay_err feed_get(const struct feed *f, uint64_t seq,
+                                         const struct event **ret_ev);
+uint64_t feed_next(const struct feed *f);
+void feed_watch(struct feed *f, struct watcher *w);
+void feed_unwatch(struct watcher *w); /* any number of times */
+#endif

@@ -1,0 +1,144 @@
+/* event.h - what an op brought about. Two readers: the asker (its answer) and the feed (news).
+ *
+ * An event with an asker answers it; one marked `news` goes to the feed; a grant is both. Slices
+ * are the effects' own copies and live until effects_reset(). */
+#ifndef BELAY_MACHINE_EVENT_H
+#define BELAY_MACHINE_EVENT_H
+
+#include "base/arena.h"
+#include "machine/op.h"
+
+/* X(ID, "word", what it says) */
+#define EVENT_KIND_MAP(X)                                                                        \
+    X(GRANTED, "granted") /* also after CONVERT and re-acquire */                                \
+    X(QUEUED, "queued")                                                                          \
+    X(REFUSED, "refused")                                                                        \
+    X(TIMEOUT, "timeout")   /* a wait ran out */                                                 \
+    X(DEADLOCK, "deadlock") /* the wait would close a cycle */                                   \
+    X(RELEASED, "released") /* count: how many holds went; 0: nothing was held */                \
+    X(RENEWED, "renewed")                                                                        \
+    X(OVERDUE, "overdue") /* grace has begun: please unlock */                                   \
+    X(EXPIRED, "expired") /* a lease ended */                                                    \
+    X(BROKEN, "broken")   /* an operator took the lock away; count: holds */                     \
+    X(LEFT, "left")       /* a waiter left the line: its client or session is gone */            \
+    X(BODY_SET, "body")                                                                          \
+    X(CHECKED, "checked") /* count: 1 current, 0 stale */                                        \
+    X(SESSION_OPENED, "session-opened")                                                          \
+    X(SESSION_KEPT, "session-kept") /* keep-alive or attach; count: how many are alive */        \
+    X(SESSION_ENDED, "session-ended") /* count: holds and waits that went with it */             \
+    X(NAMESPACE_CREATED, "namespace-created")                                                    \
+    X(NAMESPACE_UPDATED, "namespace-updated")                                                    \
+    X(NAMESPACE_DELETED, "namespace-deleted")                                                    \
+    X(ROWS, "rows")   /* answer of every SHOW and LIST */                                        \
+    X(FAILED, "failed") /* err and text: nothing was changed */
+
+enum event_kind {
+#define X(id, word) EVENT_##id,
+    EVENT_KIND_MAP(X)
+#undef X
+        EVENT_KIND_COUNT
+};
+
+/* Why a lock or a wait ended, or an acquire was refused. */
+#define REASON_MAP(X)                                                                            \
+    X(NONE, "")                                                                                  \
+    X(HELD, "held")         /* refused: somebody else holds it, or is before you in line */      \
+    X(KIND, "kind")         /* refused: held in another mode by you, or another kind of lock */  \
+    X(CLOSED, "closed")     /* refused: closed after an involuntary loss */                      \
+    X(REPLACED, "replaced") /* refused: the same owner asked again and took this place */        \
+    X(LOST, "lost")         /* refused: what was to be converted is no longer held */            \
+    X(RELEASE, "release")                                                                        \
+    X(TTL, "ttl")                                                                                \
+    X(SESSION, "session")                                                                        \
+    X(BREAK, "break")                                                                            \
+    X(CANCEL, "cancel")                                                                          \
+    X(NAMESPACE, "namespace")
+
+enum reason {
+#define X(id, word) REASON_##id,
+    REASON_MAP(X)
+#undef X
+};
+
+const char *event_word(enum event_kind kind);
+const char *reason_word(enum reason reason);
+
+/* One holder or waiter of a lock, as it is shown. */
+struct holder_row {
+    struct slice owner, session;
+    enum lock_mode mode;
+    uint64_t fence, permits;
+    uint64_t held_ms;
+    uint64_t expires_in_ms; /* with `forever`: no end of its own */
+    bool forever, overdue;
+};
+
+struct waiter_row {
+    struct slice owner, session;
+    enum lock_mode mode;
+    uint64_t ticket, position, permits;
+    uint64_t waited_ms, expires_in_ms;
+};
+
+enum lock_state { LOCK_UNLOCKED, LOCK_SHARED, LOCK_EXCLUSIVE, LOCK_SEMAPHORE, LOCK_CLOSED };
+const char *lock_state_word(enum lock_state state);
+const char *lock_mode_word(enum lock_mode mode);
+
+struct lock_row {
+    struct slice name, body;
+    enum lock_state state;
+    uint64_t of, closed_ms; /* semaphore: permits in all; closed: for how much longer */
+    struct holder_row *holders;
+    struct waiter_row *waiters; /* the first ROWS_MAX of each; the counts are exact */
+    size_t n_holders, n_waiters, holders_total, waiters_total;
+};
+enum { LOCK_ROWS_MAX = 100 };
+
+struct session_row {
+    struct slice id, description;
+    uint64_t ttl_ms, linger_ms, expires_in_ms, holds, waits;
+    bool attached;
+};
+
+struct namespace_row {
+    struct slice name, description;
+    uint64_t created_ms, updated_ms; /* state-machine time */
+    uint64_t locks, held, waiting;
+};
+
+struct event {
+    enum event_kind kind;
+    uint64_t asker; /* 0: nobody asked */
+    bool news;      /* belongs in the feed */
+    enum reason reason;
+    enum belay_err err; /* FAILED */
+    struct slice account, ns, name, owner, session;
+    struct slice text; /* FAILED: what is wrong; body of a grant */
+    enum lock_mode mode;
+    uint64_t at_ms; /* state-machine time of the step */
+    uint64_t fence, ticket, position, count;
+    uint64_t expires_in_ms, waited_ms;
+    bool forever;
+    /* DEADLOCK: owner i waits for lock i, which owner i + 1 holds, and the last one's the first */
+    struct cycle_step {
+        struct slice owner, name;
+    } * cycle;
+    size_t n_cycle;
+    struct lock_row *locks; /* ROWS; with OP_WANT_LOCK one row, the lock after the step */
+    struct session_row *sessions;
+    struct namespace_row *namespaces;
+    size_t n_rows;
+    bool more; /* ROWS: the list goes on behind the last row */
+};
+
+/* Where a step's events are put. Zero-initialised is empty and valid. */
+struct effects {
+    struct event *events;
+    size_t n, cap;
+    struct arena arena;
+};
+
+struct event *effects_add(struct effects *fx, enum event_kind kind); /* zeroed; valid until next */
+void effects_reset(struct effects *fx);
+void effects_done(struct effects *fx);
+#endif

@@ -1,0 +1,152 @@
+/* op.h - what can be asked of the state machine, and its versioned binary form.
+ *
+ * An op is complete: everything that decides its outcome is in it, also the time and every random
+ * choice. The engine stamps `index` and `now_ms`; the rest comes from the command. All slices are
+ * borrowed. A field that is zero or empty is absent. */
+#ifndef BELAY_MACHINE_OP_H
+#define BELAY_MACHINE_OP_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Limits, each with a name: what is refused says which one (docs/PROTOCOL.md has the table). */
+enum {
+    LIMIT_NAME_BYTES = 512,
+    LIMIT_OWNER_BYTES = 128,
+    LIMIT_BODY_BYTES = 65536,
+    LIMIT_NAMESPACE_BYTES = 128,
+    LIMIT_ACCOUNT_BYTES = 128,
+    LIMIT_DESCRIPTION_BYTES = 1024,
+    LIMIT_SESSION_BYTES = 64,
+    LIMIT_PERMITS = 1000000,
+    LIMIT_NAMES_PER_OP = 64,
+    LIMIT_BATCH_SESSIONS = 4096,
+    LIMIT_TTL_MS = 7 * 24 * 3600 * 1000,
+    LIMIT_WAIT_MS = 7 * 24 * 3600 * 1000,
+    LIMIT_GRACE_MS = 7 * 24 * 3600 * 1000,
+    LIMIT_LINGER_MS = 24 * 3600 * 1000,
+    LIMIT_DELAY_MS = 10 * 60 * 1000,
+    LIMIT_QUIET_MS = 10 * 60 * 1000,
+    LIMIT_HOLDERS = 10000,       /* of one lock */
+    LIMIT_WAITERS = 100000,      /* of one lock */
+    LIMIT_SESSION_ITEMS = 10000, /* holds and waits of one session */
+    LIMIT_SESSIONS = 1000000,
+    LIMIT_NAMESPACES = 10000,   /* of one account */
+    LIMIT_LOCKS = 16 * 1000000, /* of one namespace */
+    LIMIT_LIST = 1000,          /* rows of one page */
+    LIMIT_CYCLE = 16,           /* steps of a deadlock that are searched and named */
+    TTL_DEFAULT_MS = 30000,
+    SESSION_TTL_DEFAULT_MS = 60000,
+};
+
+/* X(ID, "word"). Writes go through the order; reads are answered from the applied state. */
+#define OP_KIND_MAP(X)                                                                           \
+    X(TICK, "tick") /* carries now_ms, nothing else */                                           \
+    X(ACQUIRE, "acquire")                                                                        \
+    X(RELEASE, "release")                                                                        \
+    X(RENEW, "renew")                                                                            \
+    X(CONVERT, "convert")                                                                        \
+    X(BODY, "body")                                                                              \
+    X(BREAK, "break")                                                                            \
+    X(CANCEL, "cancel") /* the asker in `target` is gone: it leaves the line */                  \
+    X(SESSION_OPEN, "session-open")                                                              \
+    X(SESSION_ATTACH, "session-attach")                                                          \
+    X(SESSION_DETACH, "session-detach")                                                          \
+    X(SESSION_KEEPALIVE, "session-keepalive")                                                    \
+    X(SESSION_CLOSE, "session-close")                                                            \
+    X(NAMESPACE_CREATE, "namespace-create")                                                      \
+    X(NAMESPACE_UPDATE, "namespace-update")                                                      \
+    X(NAMESPACE_DELETE, "namespace-delete")                                                      \
+    X(CHECK, "check") /* from here on: reads */                                                  \
+    X(SHOW, "show")                                                                              \
+    X(LIST, "list")                                                                              \
+    X(SESSION_SHOW, "session-show")                                                              \
+    X(SESSION_LIST, "session-list")                                                              \
+    X(NAMESPACE_SHOW, "namespace-show")                                                          \
+    X(NAMESPACE_LIST, "namespace-list")
+
+enum op_kind {
+#define X(id, word) OP_##id,
+    OP_KIND_MAP(X)
+#undef X
+        OP_KIND_COUNT
+};
+
+enum lock_mode { MODE_NONE, MODE_EXCLUSIVE, MODE_SHARED, MODE_SEMAPHORE };
+enum lock_policy { POLICY_HARD, POLICY_SOFT, POLICY_TIMED };
+
+enum op_flag {
+    OP_NOBLOCK = 1,   /* ACQUIRE, CONVERT: the asker is told "queued" and not kept waiting */
+    OP_FORCE = 2,     /* NAMESPACE_DELETE: although it is in use */
+    OP_SET_BODY = 4,  /* ACQUIRE: `body` is given (perhaps empty) */
+    OP_WANT_LOCK = 8, /* the answer shall carry the lock as it then is */
+    OP_ANYONE = 16,   /* RELEASE, RENEW: whoever holds it, no fence or owner asked (Redis door) */
+    OP_SET_TEXT = 32, /* NAMESPACE_UPDATE: `text` is given */
+};
+
+/* X(type, name): every field that travels. u64 are varints, bytes are length + bytes, names is a
+ * list of bytes. The order is the wire order: add at the end only, and raise OP_VERSION. */
+#define OP_FIELD_MAP(X)                                                                          \
+    X(u64, now_ms)  /* state-machine time, stamped by the engine */                              \
+    X(u64, asker)   /* who gets the answer; 0: nobody */                                         \
+    X(bytes, account)                                                                            \
+    X(bytes, ns)                                                                                 \
+    X(bytes, name)  /* lock name; LIST: prefix */                                                \
+    X(bytes, owner)                                                                              \
+    X(bytes, session) /* session id */                                                           \
+    X(bytes, body)                                                                               \
+    X(bytes, text) /* description; LIST: after */                                                \
+    X(u64, fence)                                                                                \
+    X(u64, mode)   /* enum lock_mode */                                                          \
+    X(u64, policy) /* enum lock_policy */                                                        \
+    X(u64, flags)  /* enum op_flag */                                                            \
+    X(u64, ttl_ms) /* ACQUIRE 0: for ever, or with its session */                                \
+    X(u64, wait_ms)                                                                              \
+    X(u64, grace_ms)                                                                             \
+    X(u64, delay_ms)                                                                             \
+    X(u64, quiet_ms)                                                                             \
+    X(u64, permits)                                                                              \
+    X(u64, of)                                                                                   \
+    X(u64, linger_ms)                                                                            \
+    X(u64, limit)   /* LIST: rows */                                                             \
+    X(u64, target)  /* CANCEL: the asker; ATTACH, DETACH: the connection */                      \
+    X(names, more) /* ACQUIRE without waiting, RELEASE, RENEW: more names, all or none;          \
+                      KEEPALIVE: session ids */
+
+struct names {
+    const struct slice *items;
+    size_t n;
+};
+
+struct op {
+    enum op_kind kind;
+    uint64_t index; /* place in the order; not in the binary form: the log knows it */
+#define OP_TYPE_u64   uint64_t
+#define OP_TYPE_bytes struct slice
+#define OP_TYPE_names struct names
+#define X(type, field) OP_TYPE_##type field;
+    OP_FIELD_MAP(X)
+#undef X
+};
+
+enum { OP_VERSION = 1 };
+
+bool op_is_read(enum op_kind kind);
+const char *op_word(enum op_kind kind);
+
+/* Appends version, kind and the fields that are not absent. */
+void op_encode(const struct op *op, struct buf *out);
+/* Borrows from `in` and, for lists, from `a`. BELAY_ERR_CORRUPT: not an op of a known version,
+ * or bytes left over. */
+BELAY_MUST_CHECK enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op);
+
+/* Is every size, number and combination within its bounds? The machine takes nothing else: the
+ * command asks before it submits, the engine before it applies. BELAY_ERR_RANGE or
+ * BELAY_ERR_SYNTAX with *ret_what a static text for the client. */
+BELAY_MUST_CHECK enum belay_err op_validate(const struct op *op, const char **ret_what);
+#endif
