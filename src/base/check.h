@@ -8,17 +8,17 @@
 
 _Noreturn void check_failed(const char *file, int line, const char *what);
 
-#define BELAY_CHECK(cond)                                                                        \
-    do {                                                                                         \
-        if (__builtin_expect(!(cond), 0))                                                        \
-            check_failed(__FILE__, __LINE__, #cond);                                             \
+#define BELAY_CHECK(cond)                                                                      \
+    do {                                                                                       \
+        if (__builtin_expect(!(cond), 0))                                                      \
+            check_failed(__FILE__, __LINE__, #cond);                                           \
     } while (0)
 
 #ifdef BELAY_SLOW_CHECKS
 #define BELAY_DCHECK(cond) BELAY_CHECK(cond)
 #else
-#define BELAY_DCHECK(cond)                                                                       \
-    do {                                                                                         \
+#define BELAY_DCHECK(cond)                                                                     \
+    do {                                                                                       \
     } while (0)
 #endif
 

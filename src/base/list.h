@@ -10,10 +10,10 @@ struct list {
 };
 
 #define list_item(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
-#define list_each(it, head) for (struct list *it = (head)->next; it != (head); it = it->next)
+#define list_each(it, head)           for (struct list *it = (head)->next; it != (head); it = it->next)
 /* As list_each; the current item may be removed. */
-#define list_each_safe(it, head)                                                                 \
-    for (struct list *it = (head)->next, *it##_next = it->next; it != (head);                    \
+#define list_each_safe(it, head)                                                               \
+    for (struct list *it = (head)->next, *it##_next = it->next; it != (head);                  \
          it = it##_next, it##_next = it->next)
 
 static inline void list_init(struct list *l) /* an empty head, or a node that is in no list */

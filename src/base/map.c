@@ -39,7 +39,8 @@ static void grow(struct map *m)
     m->mask = n - 1;
 }
 
-struct map_node *map_find(const struct map *m, uint64_t hash, map_same_fn *same, const void *key)
+struct map_node *map_find(const struct map *m, uint64_t hash, map_same_fn *same,
+                          const void *key)
 {
     if (!m->slots)
         return NULL;

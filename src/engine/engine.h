@@ -1,15 +1,17 @@
 /* engine.h - puts ops in one order, stamps their time, applies them, answers who asked.
  *
  *   engine_submit() --order--> machine_apply() --events--> ask.answer()   (who asked)
- *                                                   \----> feed_append()  (everybody who watches)
+ *                                                   \----> feed_append()  (everybody who
+ * watches)
  *
- * Two orders behind one interface (order.h): `memory` (nothing on disk) and `raft`. Nothing above
- * or below knows which one runs. Loop thread only.
+ * Two orders behind one interface (order.h): `memory` (nothing on disk) and `raft`. Nothing
+ * above or below knows which one runs. Loop thread only.
  *
  * Time: state-machine time moves with the caller's monotonic clock from the last stamped value,
  * never with the wall clock, and never goes back. A loop that stood still for longer than
- * ENGINE_STALL_MAX_MS (a stopped process, a starved machine) advances time by no more than that:
- * a pause must not expire every lease at once, before its holder had a chance to renew. */
+ * ENGINE_STALL_MAX_MS (a stopped process, a starved machine) advances time by no more than
+ * that: a pause must not expire every lease at once, before its holder had a chance to renew.
+ */
 #ifndef BELAY_ENGINE_ENGINE_H
 #define BELAY_ENGINE_ENGINE_H
 
@@ -26,38 +28,40 @@ struct feed;
 struct machine_counts;
 struct order;
 
-/* Someone who waits for an answer. Embedded in the asker's own struct and zeroed at first; it must
- * stay where it is until it is answered or cancelled. */
+/* Someone who waits for an answer. Embedded in the asker's own struct and zeroed at first; it
+ * must stay where it is until it is answered or cancelled. */
 struct ask {
-    /* Called exactly once, perhaps before engine_submit() returns; `ev` is borrowed. With `stay` it
-     * is called for QUEUED first and once more for the outcome. */
+    /* Called exactly once, perhaps before engine_submit() returns; `ev` is borrowed. With
+     * `stay` it is called for QUEUED first and once more for the outcome. */
     void (*answer)(struct ask *ask, const struct event *ev);
     bool stay;
     uint64_t id; /* the engine's: not 0 while an answer is outstanding */
 };
 
 struct engine_config {
-    struct order *order;                /* taken: engine_close() closes it */
-    uint64_t (*clock_ms)(void *ctx);    /* monotonic */
+    struct order *order;             /* taken: engine_close() closes it */
+    uint64_t (*clock_ms)(void *ctx); /* monotonic */
     void *clock_ctx;
-    struct feed *feed;                  /* borrowed; news go there */
+    struct feed *feed; /* borrowed; news go there */
 };
 
 struct engine *engine_open(const struct engine_config *config); /* never NULL */
 void engine_close(struct engine *e);                            /* NULL is allowed */
 
-/* Orders `op` (borrowed; copied if it must wait) and answers `ask` (may be NULL). An op that does
- * not pass op_validate() is answered with FAILED and never ordered. Reads are linearizable. */
+/* Orders `op` (borrowed; copied if it must wait) and answers `ask` (may be NULL). An op that
+ * does not pass op_validate() is answered with FAILED and never ordered. Reads are
+ * linearizable. */
 void engine_submit(struct engine *e, const struct op *op, struct ask *ask);
 
-/* The asker is gone: no answer will come. If it stands in a line it leaves it, and what was granted
- * to it meanwhile is freed. An ask that is not outstanding is left alone. */
+/* The asker is gone: no answer will come. If it stands in a line it leaves it, and what was
+ * granted to it meanwhile is freed. An ask that is not outstanding is left alone. */
 void engine_cancel(struct engine *e, struct ask *ask);
 
 /* End of a loop turn: what was submitted may now be written, sent, answered in one batch. */
 void engine_flush(struct engine *e);
 
-/* Milliseconds until engine_tick() wants to be called, UINT64_MAX: not before the next submit. */
+/* Milliseconds until engine_tick() wants to be called, UINT64_MAX: not before the next submit.
+ */
 uint64_t engine_next_ms(struct engine *e);
 void engine_tick(struct engine *e); /* bounded work: one batch of ends */
 
@@ -66,6 +70,7 @@ const char *engine_not_ready(const struct engine *e);
 void engine_counts(const struct engine *e, struct machine_counts *ret); /* for metrics */
 uint64_t engine_now_ms(struct engine *e);                               /* state-machine time */
 
-/* The connection numbers for SESSION_ATTACH/DETACH (op.target): unique over nodes and restarts. */
+/* The connection numbers for SESSION_ATTACH/DETACH (op.target): unique over nodes and restarts.
+ */
 uint64_t engine_new_target(struct engine *e);
 #endif

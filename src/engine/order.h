@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 struct engine;
+struct order;
 
 struct order_ops {
     void (*open)(struct order *o, struct engine *e); /* from engine_open(), once */

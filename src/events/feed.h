@@ -1,7 +1,7 @@
 /* feed.h - bounded history of news, for watchers that come, go and come back.
  *
- * Holds copies of the newest `cap` events. Numbers start at 1 and have no gaps. Loop thread only.
- * Invariant: next - first <= cap, and event N lives in slot N % cap. */
+ * Holds copies of the newest `cap` events. Numbers start at 1 and have no gaps. Loop thread
+ * only. Invariant: next - first <= cap, and event N lives in slot N % cap. */
 #ifndef BELAY_EVENTS_FEED_H
 #define BELAY_EVENTS_FEED_H
 
@@ -15,7 +15,8 @@
 struct feed; /* fields live in feed.c */
 
 /* Somebody who wants to hear that there is news. `wake` is called on each append; it must not
- * change the feed; it reads with feed_get() when it is ready to (back-pressure is the watcher's). */
+ * change the feed; it reads with feed_get() when it is ready to (back-pressure is the
+ * watcher's). */
 struct watcher {
     struct list node; /* list_init() it first */
     void (*wake)(struct watcher *w);

@@ -1,7 +1,7 @@
 /* event.h - what an op brought about. Two readers: the asker (its answer) and the feed (news).
  *
- * An event with an asker answers it; one marked `news` goes to the feed; a grant is both. Slices
- * are the effects' own copies and live until effects_reset(). */
+ * An event with an asker answers it; one marked `news` goes to the feed; a grant is both.
+ * Slices are the effects' own copies and live until effects_reset(). */
 #ifndef BELAY_MACHINE_EVENT_H
 #define BELAY_MACHINE_EVENT_H
 
@@ -9,27 +9,27 @@
 #include "machine/op.h"
 
 /* X(ID, "word", what it says) */
-#define EVENT_KIND_MAP(X)                                                                        \
-    X(GRANTED, "granted") /* also after CONVERT and re-acquire */                                \
-    X(QUEUED, "queued")                                                                          \
-    X(REFUSED, "refused")                                                                        \
-    X(TIMEOUT, "timeout")   /* a wait ran out */                                                 \
-    X(DEADLOCK, "deadlock") /* the wait would close a cycle */                                   \
-    X(RELEASED, "released") /* count: how many holds went; 0: nothing was held */                \
-    X(RENEWED, "renewed")                                                                        \
-    X(OVERDUE, "overdue") /* grace has begun: please unlock */                                   \
-    X(EXPIRED, "expired") /* a lease ended */                                                    \
-    X(BROKEN, "broken")   /* an operator took the lock away; count: holds */                     \
-    X(LEFT, "left")       /* a waiter left the line: its client or session is gone */            \
-    X(BODY_SET, "body")                                                                          \
-    X(CHECKED, "checked") /* count: 1 current, 0 stale */                                        \
-    X(SESSION_OPENED, "session-opened")                                                          \
-    X(SESSION_KEPT, "session-kept") /* keep-alive or attach; count: how many are alive */        \
-    X(SESSION_ENDED, "session-ended") /* count: holds and waits that went with it */             \
-    X(NAMESPACE_CREATED, "namespace-created")                                                    \
-    X(NAMESPACE_UPDATED, "namespace-updated")                                                    \
-    X(NAMESPACE_DELETED, "namespace-deleted")                                                    \
-    X(ROWS, "rows")   /* answer of every SHOW and LIST */                                        \
+#define EVENT_KIND_MAP(X)                                                                      \
+    X(GRANTED, "granted") /* also after CONVERT and re-acquire */                              \
+    X(QUEUED, "queued")                                                                        \
+    X(REFUSED, "refused")                                                                      \
+    X(TIMEOUT, "timeout")   /* a wait ran out */                                               \
+    X(DEADLOCK, "deadlock") /* the wait would close a cycle */                                 \
+    X(RELEASED, "released") /* count: how many holds went; 0: nothing was held */              \
+    X(RENEWED, "renewed")                                                                      \
+    X(OVERDUE, "overdue") /* grace has begun: please unlock */                                 \
+    X(EXPIRED, "expired") /* a lease ended */                                                  \
+    X(BROKEN, "broken")   /* an operator took the lock away; count: holds */                   \
+    X(LEFT, "left")       /* a waiter left the line: its client or session is gone */          \
+    X(BODY_SET, "body")                                                                        \
+    X(CHECKED, "checked") /* count: 1 current, 0 stale */                                      \
+    X(SESSION_OPENED, "session-opened")                                                        \
+    X(SESSION_KEPT, "session-kept")   /* keep-alive or attach; count: how many are alive */    \
+    X(SESSION_ENDED, "session-ended") /* count: holds and waits that went with it */           \
+    X(NAMESPACE_CREATED, "namespace-created")                                                  \
+    X(NAMESPACE_UPDATED, "namespace-updated")                                                  \
+    X(NAMESPACE_DELETED, "namespace-deleted")                                                  \
+    X(ROWS, "rows")     /* answer of every SHOW and LIST */                                    \
     X(FAILED, "failed") /* err and text: nothing was changed */
 
 enum event_kind {
@@ -40,18 +40,18 @@ enum event_kind {
 };
 
 /* Why a lock or a wait ended, or an acquire was refused. */
-#define REASON_MAP(X)                                                                            \
-    X(NONE, "")                                                                                  \
-    X(HELD, "held")         /* refused: somebody else holds it, or is before you in line */      \
-    X(KIND, "kind")         /* refused: held in another mode by you, or another kind of lock */  \
-    X(CLOSED, "closed")     /* refused: closed after an involuntary loss */                      \
-    X(REPLACED, "replaced") /* refused: the same owner asked again and took this place */        \
-    X(LOST, "lost")         /* refused: what was to be converted is no longer held */            \
-    X(RELEASE, "release")                                                                        \
-    X(TTL, "ttl")                                                                                \
-    X(SESSION, "session")                                                                        \
-    X(BREAK, "break")                                                                            \
-    X(CANCEL, "cancel")                                                                          \
+#define REASON_MAP(X)                                                                          \
+    X(NONE, "")                                                                                \
+    X(HELD, "held")     /* refused: somebody else holds it, or is before you in line */        \
+    X(KIND, "kind")     /* refused: held in another mode by you, or another kind of lock */    \
+    X(CLOSED, "closed") /* refused: closed after an involuntary loss */                        \
+    X(REPLACED, "replaced") /* refused: the same owner asked again and took this place */      \
+    X(LOST, "lost")         /* refused: what was to be converted is no longer held */          \
+    X(RELEASE, "release")                                                                      \
+    X(TTL, "ttl")                                                                              \
+    X(SESSION, "session")                                                                      \
+    X(BREAK, "break")                                                                          \
+    X(CANCEL, "cancel")                                                                        \
     X(NAMESPACE, "namespace")
 
 enum reason {
@@ -119,7 +119,8 @@ struct event {
     uint64_t fence, ticket, position, count;
     uint64_t expires_in_ms, waited_ms;
     bool forever;
-    /* DEADLOCK: owner i waits for lock i, which owner i + 1 holds, and the last one's the first */
+    /* DEADLOCK: owner i waits for lock i, which owner i + 1 holds, and the last one's the first
+     */
     struct cycle_step {
         struct slice owner, name;
     } * cycle;
@@ -138,7 +139,8 @@ struct effects {
     struct arena arena;
 };
 
-struct event *effects_add(struct effects *fx, enum event_kind kind); /* zeroed; valid until next */
+struct event *effects_add(struct effects *fx,
+                          enum event_kind kind); /* zeroed; valid until next */
 void effects_reset(struct effects *fx);
 void effects_done(struct effects *fx);
 #endif

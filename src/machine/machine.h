@@ -1,18 +1,19 @@
 /* machine.h - the lock state machine: who holds what, who is next.
  *
- * Pure: no clock, no I/O, no randomness, no log, and no failure return. The same ops in the same
- * order give the same state and the same events on every node and every run, whatever the hash
- * key. Time is an input (op.now_ms) and never goes back.
+ * Pure: no clock, no I/O, no randomness, no log, and no failure return. The same ops in the
+ * same order give the same state and the same events on every node and every run, whatever the
+ * hash key. Time is an input (op.now_ms) and never goes back.
  *
  *   account -> namespace -> lock -> holders, line of waiters, body
  *   session -> its holds and waits, wherever they are
  *   one counter per machine gives fences, tickets and session numbers: never twice, never less
  *
- * Something is over when now >= its end. Ends are worked off at the start of every op, in order of
- * (end, number), at most MACHINE_EXPIRE_BATCH units of work an op, so that a million leases that
- * end together never stop the loop; machine_due() says that more are waiting, and a TICK takes the
- * next batch. Until then such a hold still keeps others out, but it cannot be renewed, checked or
- * used, and a dead waiter is never granted: late at worst, never early, never revived. */
+ * Something is over when now >= its end. Ends are worked off at the start of every op, in order
+ * of (end, number), at most MACHINE_EXPIRE_BATCH units of work an op, so that a million leases
+ * that end together never stop the loop; machine_due() says that more are waiting, and a TICK
+ * takes the next batch. Until then such a hold still keeps others out, but it cannot be
+ * renewed, checked or used, and a dead waiter is never granted: late at worst, never early,
+ * never revived. */
 #ifndef BELAY_MACHINE_MACHINE_H
 #define BELAY_MACHINE_MACHINE_H
 
@@ -25,14 +26,14 @@ enum { MACHINE_EXPIRE_BATCH = 1024 };
 
 struct machine; /* fields: machine/state.h, for the files of this folder only */
 
-/* A machine with the account "default" and its namespace "default". `key` seeds the hash tables:
- * random in production, and without influence on any result. */
+/* A machine with the account "default" and its namespace "default". `key` seeds the hash
+ * tables: random in production, and without influence on any result. */
 struct machine *machine_open(struct hash_key key);
 void machine_close(struct machine *m); /* NULL is allowed */
 
-/* Applies one ordered write. Cannot fail: a request that may not succeed gets an event that says
- * so; a broken invariant stops the process. op->index must be machine_applied() + 1 and the op
- * must have passed op_validate(). Events are added to `fx`. */
+/* Applies one ordered write. Cannot fail: a request that may not succeed gets an event that
+ * says so; a broken invariant stops the process. op->index must be machine_applied() + 1 and
+ * the op must have passed op_validate(). Events are added to `fx`. */
 void machine_apply(struct machine *m, const struct op *op, struct effects *fx);
 
 /* Answers a read (op_is_read) as of op->now_ms, changing nothing. */
@@ -44,7 +45,8 @@ struct lock_row *machine_lock_row(const struct machine *m, const struct op *op,
 
 uint64_t machine_applied(const struct machine *m); /* index of the last op, 0 at first */
 uint64_t machine_now(const struct machine *m);     /* its time */
-/* When the next thing ends, UINT64_MAX: never. At or before machine_now(): a batch is waiting. */
+/* When the next thing ends, UINT64_MAX: never. At or before machine_now(): a batch is waiting.
+ */
 uint64_t machine_due(const struct machine *m);
 
 struct machine_counts {

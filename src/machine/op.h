@@ -1,8 +1,8 @@
 /* op.h - what can be asked of the state machine, and its versioned binary form.
  *
- * An op is complete: everything that decides its outcome is in it, also the time and every random
- * choice. The engine stamps `index` and `now_ms`; the rest comes from the command. All slices are
- * borrowed. A field that is zero or empty is absent. */
+ * An op is complete: everything that decides its outcome is in it, also the time and every
+ * random choice. The engine stamps `index` and `now_ms`; the rest comes from the command. All
+ * slices are borrowed. A field that is zero or empty is absent. */
 #ifndef BELAY_MACHINE_OP_H
 #define BELAY_MACHINE_OP_H
 
@@ -45,29 +45,29 @@ enum {
 };
 
 /* X(ID, "word"). Writes go through the order; reads are answered from the applied state. */
-#define OP_KIND_MAP(X)                                                                           \
-    X(TICK, "tick") /* carries now_ms, nothing else */                                           \
-    X(ACQUIRE, "acquire")                                                                        \
-    X(RELEASE, "release")                                                                        \
-    X(RENEW, "renew")                                                                            \
-    X(CONVERT, "convert")                                                                        \
-    X(BODY, "body")                                                                              \
-    X(BREAK, "break")                                                                            \
-    X(CANCEL, "cancel") /* the asker in `target` is gone: it leaves the line */                  \
-    X(SESSION_OPEN, "session-open")                                                              \
-    X(SESSION_ATTACH, "session-attach")                                                          \
-    X(SESSION_DETACH, "session-detach")                                                          \
-    X(SESSION_KEEPALIVE, "session-keepalive")                                                    \
-    X(SESSION_CLOSE, "session-close")                                                            \
-    X(NAMESPACE_CREATE, "namespace-create")                                                      \
-    X(NAMESPACE_UPDATE, "namespace-update")                                                      \
-    X(NAMESPACE_DELETE, "namespace-delete")                                                      \
-    X(CHECK, "check") /* from here on: reads */                                                  \
-    X(SHOW, "show")                                                                              \
-    X(LIST, "list")                                                                              \
-    X(SESSION_SHOW, "session-show")                                                              \
-    X(SESSION_LIST, "session-list")                                                              \
-    X(NAMESPACE_SHOW, "namespace-show")                                                          \
+#define OP_KIND_MAP(X)                                                                         \
+    X(TICK, "tick") /* carries now_ms, nothing else */                                         \
+    X(ACQUIRE, "acquire")                                                                      \
+    X(RELEASE, "release")                                                                      \
+    X(RENEW, "renew")                                                                          \
+    X(CONVERT, "convert")                                                                      \
+    X(BODY, "body")                                                                            \
+    X(BREAK, "break")                                                                          \
+    X(CANCEL, "cancel") /* the asker in `target` is gone: it leaves the line */                \
+    X(SESSION_OPEN, "session-open")                                                            \
+    X(SESSION_ATTACH, "session-attach")                                                        \
+    X(SESSION_DETACH, "session-detach")                                                        \
+    X(SESSION_KEEPALIVE, "session-keepalive")                                                  \
+    X(SESSION_CLOSE, "session-close")                                                          \
+    X(NAMESPACE_CREATE, "namespace-create")                                                    \
+    X(NAMESPACE_UPDATE, "namespace-update")                                                    \
+    X(NAMESPACE_DELETE, "namespace-delete")                                                    \
+    X(CHECK, "check") /* from here on: reads */                                                \
+    X(SHOW, "show")                                                                            \
+    X(LIST, "list")                                                                            \
+    X(SESSION_SHOW, "session-show")                                                            \
+    X(SESSION_LIST, "session-list")                                                            \
+    X(NAMESPACE_SHOW, "namespace-show")                                                        \
     X(NAMESPACE_LIST, "namespace-list")
 
 enum op_kind {
@@ -85,37 +85,37 @@ enum op_flag {
     OP_FORCE = 2,     /* NAMESPACE_DELETE: although it is in use */
     OP_SET_BODY = 4,  /* ACQUIRE: `body` is given (perhaps empty) */
     OP_WANT_LOCK = 8, /* the answer shall carry the lock as it then is */
-    OP_ANYONE = 16,   /* RELEASE, RENEW: whoever holds it, no fence or owner asked (Redis door) */
+    OP_ANYONE = 16, /* RELEASE, RENEW: whoever holds it, no fence or owner asked (Redis door) */
     OP_SET_TEXT = 32, /* NAMESPACE_UPDATE: `text` is given */
 };
 
-/* X(type, name): every field that travels. u64 are varints, bytes are length + bytes, names is a
- * list of bytes. The order is the wire order: add at the end only, and raise OP_VERSION. */
-#define OP_FIELD_MAP(X)                                                                          \
-    X(u64, now_ms)  /* state-machine time, stamped by the engine */                              \
-    X(u64, asker)   /* who gets the answer; 0: nobody */                                         \
-    X(bytes, account)                                                                            \
-    X(bytes, ns)                                                                                 \
-    X(bytes, name)  /* lock name; LIST: prefix */                                                \
-    X(bytes, owner)                                                                              \
-    X(bytes, session) /* session id */                                                           \
-    X(bytes, body)                                                                               \
-    X(bytes, text) /* description; LIST: after */                                                \
-    X(u64, fence)                                                                                \
-    X(u64, mode)   /* enum lock_mode */                                                          \
-    X(u64, policy) /* enum lock_policy */                                                        \
-    X(u64, flags)  /* enum op_flag */                                                            \
-    X(u64, ttl_ms) /* ACQUIRE 0: for ever, or with its session */                                \
-    X(u64, wait_ms)                                                                              \
-    X(u64, grace_ms)                                                                             \
-    X(u64, delay_ms)                                                                             \
-    X(u64, quiet_ms)                                                                             \
-    X(u64, permits)                                                                              \
-    X(u64, of)                                                                                   \
-    X(u64, linger_ms)                                                                            \
-    X(u64, limit)   /* LIST: rows */                                                             \
-    X(u64, target)  /* CANCEL: the asker; ATTACH, DETACH: the connection */                      \
-    X(names, more) /* ACQUIRE without waiting, RELEASE, RENEW: more names, all or none;          \
+/* X(type, name): every field that travels. u64 are varints, bytes are length + bytes, names is
+ * a list of bytes. The order is the wire order: add at the end only, and raise OP_VERSION. */
+#define OP_FIELD_MAP(X)                                                                        \
+    X(u64, now_ms) /* state-machine time, stamped by the engine */                             \
+    X(u64, asker)  /* who gets the answer; 0: nobody */                                        \
+    X(bytes, account)                                                                          \
+    X(bytes, ns)                                                                               \
+    X(bytes, name) /* lock name; LIST: prefix */                                               \
+    X(bytes, owner)                                                                            \
+    X(bytes, session) /* session id */                                                         \
+    X(bytes, body)                                                                             \
+    X(bytes, text) /* description; LIST: after */                                              \
+    X(u64, fence)                                                                              \
+    X(u64, mode)   /* enum lock_mode */                                                        \
+    X(u64, policy) /* enum lock_policy */                                                      \
+    X(u64, flags)  /* enum op_flag */                                                          \
+    X(u64, ttl_ms) /* ACQUIRE 0: for ever, or with its session */                              \
+    X(u64, wait_ms)                                                                            \
+    X(u64, grace_ms)                                                                           \
+    X(u64, delay_ms)                                                                           \
+    X(u64, quiet_ms)                                                                           \
+    X(u64, permits)                                                                            \
+    X(u64, of)                                                                                 \
+    X(u64, linger_ms)                                                                          \
+    X(u64, limit)  /* LIST: rows */                                                            \
+    X(u64, target) /* CANCEL: the asker; ATTACH, DETACH: the connection */                     \
+    X(names, more) /* ACQUIRE without waiting, RELEASE, RENEW: more names, all or none;        \
                       KEEPALIVE: session ids */
 
 struct names {
@@ -126,9 +126,9 @@ struct names {
 struct op {
     enum op_kind kind;
     uint64_t index; /* place in the order; not in the binary form: the log knows it */
-#define OP_TYPE_u64   uint64_t
-#define OP_TYPE_bytes struct slice
-#define OP_TYPE_names struct names
+#define OP_TYPE_u64    uint64_t
+#define OP_TYPE_bytes  struct slice
+#define OP_TYPE_names  struct names
 #define X(type, field) OP_TYPE_##type field;
     OP_FIELD_MAP(X)
 #undef X

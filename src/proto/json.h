@@ -1,4 +1,5 @@
-/* json.h - strict RFC 8259, no allocation: a tokenizer into the caller's array, and a writer. */
+/* json.h - strict RFC 8259, no allocation: a tokenizer into the caller's array, and a writer.
+ */
 #ifndef BELAY_PROTO_JSON_H
 #define BELAY_PROTO_JSON_H
 
@@ -18,8 +19,8 @@ enum json_type {
 
 enum { JSON_DEPTH_MAX = 160, JSON_TOKENS_MAX = 65536 };
 
-/* One value. Tokens stand in the order of the text, a container before its items: the first item
- * of t is t + 1, the sibling behind t is t + t->span. */
+/* One value. Tokens stand in the order of the text, a container before its items: the first
+ * item of t is t + 1, the sibling behind t is t + t->span. */
 struct json_token {
     enum json_type type;
     uint32_t items; /* array: items, object: members */
@@ -43,14 +44,15 @@ bool json_parse(struct slice text, struct json_token *tokens, size_t max, size_t
 /* The bytes of a string token (or its key), unescaped into `a` when it has escapes. */
 struct slice json_text(const struct json_token *t, struct arena *a);
 struct slice json_key(const struct json_token *t, struct arena *a);
-const struct json_token *json_get(const struct json_token *object, const char *key); /* or NULL */
+const struct json_token *json_get(const struct json_token *object,
+                                  const char *key); /* or NULL */
 
 /* Whole numbers only: "1", "-5", also "1e3" and "1.0"; false when it has a fraction or does not
  * fit. Text without a sign for u64. */
 bool json_i64(struct slice raw, int64_t *ret_v);
 bool json_u64(struct slice raw, uint64_t *ret_v);
 
-void json_put_string(struct buf *out, struct slice s); /* quoted; invalid UTF-8 -> U+FFFD */
+void json_put_string(struct buf *out, struct slice s);   /* quoted; invalid UTF-8 -> U+FFFD */
 void json_write(struct buf *out, const struct reply *r); /* the tree as JSON */
 /* Two documents with the same meaning: member order, white space and escapes do not count. */
 bool json_same(struct slice a, struct slice b);

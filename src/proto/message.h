@@ -19,17 +19,18 @@
 #include <stdint.h>
 
 enum {
-    REQUEST_WORDS_MAX = 1024,         /* RESP words, the command's name included */
-    REQUEST_FIELDS_MAX = 64,          /* HTTP: query and JSON members together */
-    REQUEST_BYTES_MAX = 1024 * 1024,  /* one request, all in all */
-    REQUEST_HEAD_BYTES_MAX = 16384,   /* HTTP: request line and headers */
+    REQUEST_WORDS_MAX = 1024,        /* RESP words, the command's name included */
+    REQUEST_FIELDS_MAX = 64,         /* HTTP: query and JSON members together */
+    REQUEST_BYTES_MAX = 1024 * 1024, /* one request, all in all */
+    REQUEST_HEAD_BYTES_MAX = 16384,  /* HTTP: request line and headers */
     REQUEST_HEADERS_MAX = 64,
 };
 
 enum field_type { FIELD_TEXT, FIELD_NUMBER, FIELD_BOOL, FIELD_NULL, FIELD_JSON };
 
 /* A named value: a member of the JSON body or of the query string (those are FIELD_TEXT).
- * Text is unescaped; numbers, booleans and FIELD_JSON (arrays, objects) are the bytes as sent. */
+ * Text is unescaped; numbers, booleans and FIELD_JSON (arrays, objects) are the bytes as sent.
+ */
 struct field {
     struct slice key;
     struct slice value;
@@ -44,8 +45,8 @@ struct request {
     struct slice path; /* HTTP: as sent, percent-encoded, without the query */
     struct field *fields;
     size_t n_fields;
-    struct slice body;          /* HTTP: raw body */
-    struct slice content_type;  /* HTTP headers that somebody needs; empty: not sent */
+    struct slice body;         /* HTTP: raw body */
+    struct slice content_type; /* HTTP headers that somebody needs; empty: not sent */
     struct slice last_event_id;
     struct slice host, origin, accept, authorization;
     bool keep_alive;
@@ -94,13 +95,15 @@ struct reply *reply_new(struct arena *a, enum reply_kind kind);
 struct reply *reply_error(struct arena *a, enum belay_err err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 struct reply *reply_add(struct reply *parent, struct slice key, struct reply *child);
-struct reply *reply_text(struct arena *a, struct reply *map, const char *key, struct slice text);
+struct reply *reply_text(struct arena *a, struct reply *map, const char *key,
+                         struct slice text);
 struct reply *reply_int(struct arena *a, struct reply *map, const char *key, int64_t v);
 struct reply *reply_bool(struct arena *a, struct reply *map, const char *key, bool v);
 struct reply *reply_null(struct arena *a, struct reply *map, const char *key);
 struct reply *reply_list(struct arena *a, struct reply *map, const char *key);
 struct reply *reply_map(struct arena *a, struct reply *map, const char *key);
-/* `map` may be NULL (a value of its own) or a list (then key is NULL). Each returns the child. */
+/* `map` may be NULL (a value of its own) or a list (then key is NULL). Each returns the child.
+ */
 
 /* The child of a map with that key, or NULL; for readers of replies (the client). */
 const struct reply *reply_get(const struct reply *map, const char *key);

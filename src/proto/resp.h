@@ -24,8 +24,8 @@ void resp_write(struct buf *out, const struct reply *r, int version);
 void resp_write_request(struct buf *out, const struct slice *words, size_t n);
 
 /* Reads one reply (a client's side; pushes too) into a tree in `a`; text borrows from `in`.
- * Depth and element counts are bounded by RESP_DEPTH_MAX, RESP_ITEMS_MAX. RESP_BAD also when the
- * arena may fail and did: then *ret_why is "out of memory". */
+ * Depth and element counts are bounded by RESP_DEPTH_MAX, RESP_ITEMS_MAX. RESP_BAD also when
+ * the arena may fail and did: then *ret_why is "out of memory". */
 enum { RESP_DEPTH_MAX = 8, RESP_ITEMS_MAX = 1024 * 1024, RESP_INLINE_BYTES_MAX = 4096 };
 enum resp_step resp_next_reply(struct slice in, struct arena *a, struct reply **ret_reply,
                                size_t *ret_used, const char **ret_why);
