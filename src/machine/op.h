@@ -87,6 +87,9 @@ enum op_flag {
     OP_WANT_LOCK = 8, /* the answer shall carry the lock as it then is */
     OP_ANYONE = 16, /* RELEASE, RENEW: whoever holds it, no fence or owner asked (Redis door) */
     OP_SET_TEXT = 32, /* NAMESPACE_UPDATE: `text` is given */
+    OP_FRESH = 64,    /* ACQUIRE: a holder that asks again is refused, held (Redis SET NX) */
+    OP_ADD_TTL = 128, /* RENEW: ttl_ms more than what remains (Redis door) */
+    OP_WANT_HOLDERS = 256, /* as OP_WANT_LOCK, but only when the answer is REFUSED */
 };
 
 /* X(type, name): every field that travels. u64 are varints, bytes are length + bytes, names is
