@@ -45,7 +45,7 @@ OBJ   := $(SRC:%.c=$(OUT)/%.o) $(patsubst /usr/share/llhttp/%.c,$(OUT)/llhttp/%.
 LIB   := $(OUT)/libcore.a
 # What libbelay is made of: nothing of the server.
 CLIENT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard src/client/*.c src/proto/resp*.c) \
-              src/base/err.c src/base/buf.c src/base/check.c)
+              src/proto/message.c src/base/arena.c src/base/err.c src/base/buf.c src/base/check.c)
 TESTS := $(patsubst %.c,$(OUT)/%,$(wildcard tests/unit/test_*.c))
 MODEL := $(patsubst %.c,$(OUT)/%,$(wildcard tests/model/model_*.c))
 FUZZ  := $(patsubst %.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))

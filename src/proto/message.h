@@ -53,11 +53,11 @@ struct request {
 };
 
 enum reply_kind {
-    REPLY_NONE,   /* HTTP: empty body; RESP: nothing at all is sent */
+    REPLY_NONE,   /* HTTP: empty body; RESP: nothing at all is sent; inside: left out */
     REPLY_NULL,   /* null; RESP2 $-1, RESP3 _ */
     REPLY_BOOL,   /* true; RESP :1 and :0 */
     REPLY_INT,    /* signed 64 bit */
-    REPLY_DOUBLE, /* RESP: a bulk string, RESP3: ',' */
+    REPLY_DOUBLE, /* RESP: a bulk string, RESP3: ','; JSON: inf and nan become null */
     REPLY_TEXT,   /* any bytes; JSON: invalid UTF-8 becomes U+FFFD */
     REPLY_STATUS, /* a short word: RESP "+OK" */
     REPLY_ERROR,  /* err and text; RESP "-STALE text", JSON {"error":{"code","message"}} */
@@ -73,6 +73,7 @@ enum reply_flag {
     REPLY_JSON_ONLY = 2, /* RESP leaves it out */
     REPLY_RESP_ONLY = 4, /* JSON leaves it out */
     REPLY_SPLICE = 8,    /* a list in a row: RESP puts its items into the row itself */
+    REPLY_WRAP = 16,     /* a row of one value stays an array in RESP: [timeout] */
 };
 
 struct reply {
@@ -104,6 +105,10 @@ struct reply *reply_list(struct arena *a, struct reply *map, const char *key);
 struct reply *reply_map(struct arena *a, struct reply *map, const char *key);
 /* `map` may be NULL (a value of its own) or a list (then key is NULL). Each returns the child.
  */
+
+/* The shortest digits that give `v` again, "inf", "-inf" or "nan", in `space`. */
+enum { REPLY_REAL_BYTES = 32 };
+struct slice reply_real(double v, char *space);
 
 /* The child of a map with that key, or NULL; for readers of replies (the client). */
 const struct reply *reply_get(const struct reply *map, const char *key);

@@ -17,16 +17,27 @@ enum resp_step { RESP_DONE, RESP_MORE, RESP_BAD }; /* three answers need three n
 enum resp_step resp_next(struct slice in, struct arena *a, struct request *ret_req,
                          size_t *ret_used, const char **ret_why);
 
-/* Appends the reply as RESP version 2 or 3. */
+/* Appends the reply as RESP version 2 or 3. Control bytes in a status or error become spaces.
+ */
 void resp_write(struct buf *out, const struct reply *r, int version);
 
 /* Appends a request: what a client sends. */
 void resp_write_request(struct buf *out, const struct slice *words, size_t n);
 
+enum {
+    RESP_INLINE_BYTES_MAX = 4096, /* an inline command with its line end */
+    RESP_DEPTH_MAX = 8,           /* of a reply: containers in containers */
+    RESP_ITEMS_MAX = 1024 * 1024, /* of a reply: values in all */
+    RESP_LINE_BYTES_MAX = 65536,  /* of a reply: a status, an error, a number */
+    RESP_BULK_BYTES_MAX = 64 * 1024 * 1024,
+};
+
 /* Reads one reply (a client's side; pushes too) into a tree in `a`; text borrows from `in`.
- * Depth and element counts are bounded by RESP_DEPTH_MAX, RESP_ITEMS_MAX. RESP_BAD also when
- * the arena may fail and did: then *ret_why is "out of memory". */
-enum { RESP_DEPTH_MAX = 8, RESP_ITEMS_MAX = 1024 * 1024, RESP_INLINE_BYTES_MAX = 4096 };
+ * A RESP2 map comes as a list; a set comes as a list; a big number and a verbatim string come
+ * as text; attributes are dropped. An error whose word is not one of ours has
+ * BELAY_ERR_INTERNAL and keeps the word in its text. RESP_MORE leaves pieces of a tree in `a`:
+ * reset it before you ask again. RESP_BAD also when the arena may fail and did: then *ret_why
+ * is "out of memory". */
 enum resp_step resp_next_reply(struct slice in, struct arena *a, struct reply **ret_reply,
                                size_t *ret_used, const char **ret_why);
 #endif
