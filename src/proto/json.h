@@ -17,7 +17,11 @@ enum json_type {
     JSON_OBJECT
 };
 
-enum { JSON_DEPTH_MAX = 160, JSON_TOKENS_MAX = 65536 };
+enum {
+    JSON_DEPTH_MAX = 160,
+    JSON_TOKENS_MAX = 65536,
+    JSON_MEMBERS_MAX = 1024, /* of one object */
+};
 
 /* One value. Tokens stand in the order of the text, a container before its items: the first
  * item of t is t + 1, the sibling behind t is t + t->span. */
@@ -41,6 +45,10 @@ struct json_error {
 bool json_parse(struct slice text, struct json_token *tokens, size_t max, size_t *ret_n,
                 struct json_error *ret_err);
 
+/* The same with a token array in `a`, sized by the text; *ret_root is its first token. */
+bool json_parse_in(struct slice text, struct arena *a, struct json_token **ret_root,
+                   struct json_error *ret_err);
+
 /* The bytes of a string token (or its key), unescaped into `a` when it has escapes. */
 struct slice json_text(const struct json_token *t, struct arena *a);
 struct slice json_key(const struct json_token *t, struct arena *a);
@@ -54,6 +62,10 @@ bool json_u64(struct slice raw, uint64_t *ret_v);
 
 void json_put_string(struct buf *out, struct slice s);   /* quoted; invalid UTF-8 -> U+FFFD */
 void json_write(struct buf *out, const struct reply *r); /* the tree as JSON */
-/* Two documents with the same meaning: member order, white space and escapes do not count. */
-bool json_same(struct slice a, struct slice b);
+/* Two documents with the same meaning: member order, white space, escapes and the spelling of
+ * a number ("1", "1.0", "10e-1") do not count. False also when one of them is not JSON. */
+bool json_same(struct slice a, struct slice b, struct arena *scratch);
+
+/* The length of the UTF-8 sequence at s: 1 to 4, or 0 when it is not one. */
+size_t json_utf8(const char *s, size_t left);
 #endif
