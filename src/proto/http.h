@@ -1,8 +1,8 @@
 /* http.h - HTTP/1.1 requests in, responses out. No sockets, no allocation but the caller's
  * arena.
  *
- * llhttp does the syntax; on top of it we refuse what it lets pass: folded headers, a missing
- * or double Host, CL + TE, names that are not tokens. Limits: message.h. */
+ * llhttp does the syntax of the head; on top of it we refuse what it lets pass: folded headers,
+ * a missing or double Host, CL + TE, names that are not tokens, other protocols' names. */
 #ifndef BELAY_PROTO_HTTP_H
 #define BELAY_PROTO_HTTP_H
 
@@ -11,17 +11,35 @@
 
 enum http_step { HTTP_DONE, HTTP_MORE, HTTP_CONTINUE, HTTP_BAD };
 
+/* More limits are in message.h. */
+enum {
+    HTTP_URI_BYTES_MAX = 8192,
+    HTTP_LINE_BYTES_MAX = HTTP_URI_BYTES_MAX + 64, /* method, URI, version */
+    HTTP_EXTENSION_BYTES_MAX = 256,                /* chunk extensions of a request, in all */
+    HTTP_CHUNKS_MAX = 4096,      /* of a request: they are counted again with every read */
+    HTTP_SNIFF_BYTES_MAX = 4096, /* of a first line; an inline command is not longer */
+};
+
 struct http_error {
-    int status;       /* 400, 408, 413, 414, 417, 431, 501, 505 */
+    int status;       /* 400, 413, 414, 417, 431, 501, 503, 505 */
     const char *what; /* static text */
 };
 
 /* Borrows from `in` and `a`. HTTP_DONE: *ret_used bytes belong to the request. HTTP_CONTINUE:
- * the head is whole, the body is not, and the client waits for "100 Continue". HTTP_BAD: answer
- * with *ret_err and close. The query string is split into fields (decoded). The body stays raw:
- * see http_read_body(). Chunked bodies are put together in `a`. */
+ * the head is whole, nothing of the body is here, and the client waits for "100 Continue" (do
+ * not ask again before more bytes came). HTTP_BAD: answer with *ret_err and close. The query
+ * string is split into fields (decoded). The body stays raw: see http_read_body(). Chunked
+ * bodies are put together in `a`. Never HTTP_MORE when `in` has REQUEST_BYTES_MAX bytes. An
+ * Upgrade header is ignored, as a server may: Java's client sends one by default. */
 enum http_step http_next(struct slice in, struct arena *a, struct request *ret_req,
                          size_t *ret_used, struct http_error *ret_err);
+
+/* The answer to HTTP_BAD, with its status. */
+struct reply *http_error_reply(struct arena *a, const struct http_error *err);
+
+/* Splits a query string into req->fields. False: *ret_why, a static text. */
+bool http_read_query(struct request *req, struct slice query, struct arena *a,
+                     const char **ret_why);
 
 /* Adds the members of a JSON object body to req->fields. An empty body adds nothing. False:
  * *ret_why names what is wrong (not JSON, not an object, too many members, a member that is
@@ -33,12 +51,15 @@ bool http_decode(struct slice segment, struct arena *a, struct slice *ret);
 
 /* Appends a whole response with Content-Length. REPLY_PLAIN sets its own media type. */
 void http_write(struct buf *out, const struct reply *r, bool keep_alive);
+void http_write_head(struct buf *out, const struct reply *r, bool keep_alive); /* to HEAD */
+void http_write_continue(struct buf *out);
 /* Appends the head of an endless text/event-stream response, and one event of it. */
 void http_write_stream_head(struct buf *out);
 void http_write_event(struct buf *out, uint64_t id, struct slice event, struct slice data);
 
-/* Do the first bytes belong to HTTP? HTTP_MORE: too few to tell. Anything that begins like a
- * method, a space and a path is HTTP, also an unknown method; so that a page in a browser
- * cannot talk RESP through a form. */
+/* Do the first bytes belong to HTTP? HTTP_DONE: yes. HTTP_BAD: no. HTTP_MORE: too few to tell.
+ * Anything that begins like a method, a space and a path is HTTP, also with an unknown method,
+ * and so is a line that ends in " HTTP/1.1" or the like; so that a page in a browser cannot
+ * talk RESP through a form. */
 enum http_step http_sniff(struct slice first);
 #endif

@@ -88,6 +88,7 @@ struct reply {
     size_t count;                      /* children */
     int status;                        /* HTTP, at the top only; 0: 200, or that of err */
     const char *media;                 /* REPLY_PLAIN: its content type; NULL: text/plain */
+    struct slice headers; /* HTTP, at the top only: our own lines ("Allow: GET\r\n") or none */
 };
 
 /* Builders. All memory is the arena's; `text` is borrowed and must live as long. With an arena

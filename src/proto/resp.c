@@ -205,7 +205,9 @@ enum resp_step resp_next(struct slice in, struct arena *a, struct request *ret_r
         *in.data == '*' ? read_array(&c, a, ret_req) : read_inline(&c, a, ret_req);
     if (step == RESP_DONE)
         *ret_used = (size_t)(c.at - in.data);
-    else if (step == RESP_BAD)
+    if (step == RESP_MORE && in.len >= REQUEST_BYTES_MAX)
+        step = bad(&c, "request over the limit");
+    if (step == RESP_BAD)
         *ret_why = c.why;
     return step;
 }
