@@ -1,0 +1,47 @@
+/* disk.h - the few things the durable engine asks of a disk, as a table of functions.
+ *
+ * The real one (disk_file.c) is a directory; the simulator has one that loses and tears what
+ * was not yet durable. All functions block, and all but list() and read() are durable when they
+ * return BELAY_OK. After any error nothing may be assumed about what is on the disk, and
+ * nothing is retried: an fsync that failed once and succeeds later has lost data in between.
+ * One caller at a time for one file; different files may be used from different threads. */
+#ifndef BELAY_ENGINE_DISK_H
+#define BELAY_ENGINE_DISK_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/slice.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { DISK_NAME_MAX = 64 };
+
+struct disk;
+struct disk_ops {
+    /* Every file, in no order; `name` is borrowed. */
+    enum belay_err (*list)(struct disk *d, void (*each)(void *ctx, const char *name),
+                           void *ctx);
+    enum belay_err (*read)(struct disk *d, const char *name, struct buf *out);
+    /* A new file of `bytes` zeros behind `head`; it has its name only when it is complete. */
+    enum belay_err (*create)(struct disk *d, const char *name, struct slice head,
+                             uint64_t bytes);
+    /* Overwrites bytes of a file that create() made. */
+    enum belay_err (*write)(struct disk *d, const char *name, uint64_t at, struct slice data);
+    /* Replaces a whole file, or makes it: the old bytes or the new ones, never a mixture. */
+    enum belay_err (*put)(struct disk *d, const char *name, struct slice data);
+    enum belay_err (*remove)(struct disk *d, const char *name);
+    void (*close)(struct disk *d);
+};
+
+struct disk {
+    const struct disk_ops *ops;
+};
+
+/* The directory `path`, made if it is absent, locked against a second process.
+ * BELAY_ERR_IN_USE: another process has it. BELAY_ERR_IO: errno says why. */
+BELAY_MUST_CHECK enum belay_err disk_file_open(const char *path, struct disk **ret_disk);
+
+/* In a forked child: it must not keep the lock when its parent dies. */
+void disk_file_forget_lock(struct disk *d);
+#endif

@@ -1,0 +1,200 @@
+/* disk_file.c - a directory as a disk. */
+#include "engine/disk.h"
+
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOCK_NAME "lock"
+
+struct disk_file {
+    struct disk base;
+    int dir;
+    int lock;
+    int open; /* the file that is being written, kept open between writes; -1: none */
+    char open_name[DISK_NAME_MAX];
+};
+
+static struct disk_file *self(struct disk *d)
+{
+    return (struct disk_file *)(void *)d;
+}
+
+static bool write_all(int fd, struct slice data, off_t at)
+{
+    while (data.len > 0) {
+        ssize_t n = pwrite(fd, data.data, data.len, at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n == 0 ? ENOSPC : errno;
+            return false;
+        }
+        data.data += n;
+        data.len -= (size_t)n;
+        at += n;
+    }
+    return true;
+}
+
+static enum belay_err file_list(struct disk *d, void (*each)(void *ctx, const char *name),
+                                void *ctx)
+{
+    int fd = openat(self(d)->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return BELAY_ERR_IO;
+    }
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        size_t len = strlen(e->d_name);
+        if (e->d_name[0] == '.' || len >= DISK_NAME_MAX || strcmp(e->d_name, LOCK_NAME) == 0)
+            continue;
+        if (len > 4 && strcmp(e->d_name + len - 4, ".new") == 0)
+            continue; /* what a crash left half made */
+        each(ctx, e->d_name);
+    }
+    closedir(dir);
+    return BELAY_OK;
+}
+
+static enum belay_err file_read(struct disk *d, const char *name, struct buf *out)
+{
+    int fd = openat(self(d)->dir, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? BELAY_ERR_NOT_FOUND : BELAY_ERR_IO;
+    struct stat st;
+    enum belay_err err = BELAY_ERR_IO;
+    if (fstat(fd, &st) != 0 || !buf_reserve(out, (size_t)st.st_size + 1))
+        goto out;
+    for (;;) {
+        if (!buf_reserve(out, 1))
+            goto out;
+        ssize_t n = read(fd, out->mem + out->end, out->cap - out->end);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            goto out;
+        if (n == 0)
+            break;
+        out->end += (size_t)n;
+    }
+    err = BELAY_OK;
+out:
+    close(fd);
+    return err;
+}
+
+/* Fills `name`.new with data and zeros up to `bytes`, and gives it its name. */
+static enum belay_err make(struct disk_file *f, const char *name, struct slice data,
+                           uint64_t bytes)
+{
+    char tmp[DISK_NAME_MAX + 8];
+    if (snprintf(tmp, sizeof tmp, "%s.new", name) >= (int)sizeof tmp)
+        return BELAY_ERR_TOO_BIG;
+    int fd = openat(f->dir, tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return BELAY_ERR_IO;
+    int code = bytes ? posix_fallocate(fd, 0, (off_t)bytes) : 0;
+    if (code != 0)
+        errno = code;
+    bool ok = code == 0 && write_all(fd, data, 0) && fsync(fd) == 0;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    if (!ok || renameat(f->dir, tmp, f->dir, name) != 0 || fsync(f->dir) != 0)
+        return BELAY_ERR_IO;
+    return BELAY_OK;
+}
+
+static enum belay_err file_create(struct disk *d, const char *name, struct slice head,
+                                  uint64_t bytes)
+{
+    return make(self(d), name, head, bytes);
+}
+
+static enum belay_err file_put(struct disk *d, const char *name, struct slice data)
+{
+    return make(self(d), name, data, 0);
+}
+
+static enum belay_err file_write(struct disk *d, const char *name, uint64_t at,
+                                 struct slice data)
+{
+    struct disk_file *f = self(d);
+    if (f->open < 0 || strcmp(f->open_name, name) != 0) {
+        if (f->open >= 0)
+            close(f->open);
+        f->open = openat(f->dir, name, O_WRONLY | O_CLOEXEC);
+        if (f->open < 0)
+            return BELAY_ERR_IO;
+        snprintf(f->open_name, sizeof f->open_name, "%s", name);
+    }
+    if (!write_all(f->open, data, (off_t)at) || fdatasync(f->open) != 0)
+        return BELAY_ERR_IO;
+    return BELAY_OK;
+}
+
+static enum belay_err file_remove(struct disk *d, const char *name)
+{
+    if (unlinkat(self(d)->dir, name, 0) != 0 && errno != ENOENT)
+        return BELAY_ERR_IO;
+    return fsync(self(d)->dir) == 0 ? BELAY_OK : BELAY_ERR_IO;
+}
+
+static void file_close(struct disk *d)
+{
+    struct disk_file *f = self(d);
+    if (f->open >= 0)
+        close(f->open);
+    if (f->lock >= 0)
+        close(f->lock);
+    if (f->dir >= 0)
+        close(f->dir);
+    free(f);
+}
+
+static const struct disk_ops file_ops = {file_list, file_read,   file_create, file_write,
+                                         file_put,  file_remove, file_close};
+
+enum belay_err disk_file_open(const char *path, struct disk **ret_disk)
+{
+    struct disk_file *f = mem_zalloc(sizeof *f);
+    f->base.ops = &file_ops;
+    f->lock = f->open = -1;
+    enum belay_err err = BELAY_ERR_IO;
+    bool made = mkdir(path, 0700) == 0;
+    f->dir = !made && errno != EEXIST ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->dir < 0)
+        goto out;
+    f->lock = openat(f->dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (f->lock < 0)
+        goto out;
+    if (flock(f->lock, LOCK_EX | LOCK_NB) != 0) {
+        err = errno == EWOULDBLOCK ? BELAY_ERR_IN_USE : BELAY_ERR_IO;
+        goto out;
+    }
+    *ret_disk = &f->base;
+    return BELAY_OK;
+out:;
+    int saved = errno;
+    file_close(&f->base);
+    errno = saved;
+    return err;
+}
+
+void disk_file_forget_lock(struct disk *d)
+{
+    struct disk_file *f = self(d);
+    close(f->lock); /* the parent's own descriptor keeps the lock alive */
+    f->lock = -1;
+}

@@ -1,0 +1,102 @@
+/* journal.h - one append-only log on disk for all Raft groups of a node.
+ *
+ *   segment = head (one sector) | batch | batch | ... | zeros up to its fixed size
+ *   batch   = sequence number, length, CRC32C over all of it, then records; starts a sector
+ *
+ * A batch is what one write and one fdatasync made durable: everything that was appended while
+ * the one before was on its way. At most one is in flight. From that follows how the end of the
+ * log is read: an invalid batch with nothing valid behind it was being written when the power
+ * went (a torn tail: cut off and logged); an invalid batch with a valid one behind it was
+ * durable once and is damaged: BELAY_ERR_CORRUPT, the node does not start. A seal
+ * (journal_seal) behind the last batch makes that true for the last one as well. A sector that
+ * is durable is never written again.
+ *
+ * Segments have a fixed size, a number without gaps, and say when they are full; so a file that
+ * was cut or removed is noticed. Each segment starts with the terms, votes and snapshots in
+ * force: older ones can go as soon as no group needs an entry in them.
+ *
+ * Not thread safe, but for journal_job_run(), which may run on another thread. */
+#ifndef BELAY_ENGINE_JOURNAL_H
+#define BELAY_ENGINE_JOURNAL_H
+
+#include "base/buf.h"
+#include "engine/disk.h"
+
+#include <stdbool.h>
+
+enum {
+    JOURNAL_SECTOR = 512,
+    JOURNAL_SHARDS_MAX = 256,
+    JOURNAL_RECORD_BYTES_MAX = 4 << 20, /* one entry */
+    JOURNAL_SEGMENT_BYTES = 64 << 20,
+    JOURNAL_SEGMENT_BYTES_MIN = 16 << 10, /* tests */
+};
+
+/* What is stored. X(ID): the order is the format. */
+enum journal_kind {
+    JOURNAL_NONE,
+    JOURNAL_ENTRY,    /* replaces everything at and behind its index */
+    JOURNAL_VOTE,     /* term = current term, index = whom this node voted for in it */
+    JOURNAL_SNAPSHOT, /* a file holds the state up to index; data: the file's name */
+    JOURNAL_INSTALL,  /* as SNAPSHOT, and the entries this node had are void */
+    JOURNAL_END,      /* the segment is full, the next one exists */
+    JOURNAL_SEAL,     /* everything before was durable */
+    JOURNAL_BASE,     /* index = number of the oldest segment that is still needed */
+    JOURNAL_KIND_COUNT
+};
+
+struct journal_record {
+    enum journal_kind kind;
+    uint16_t shard;
+    uint8_t type; /* ENTRY: the entry's type, as the order knows it */
+    uint64_t term, index;
+    struct slice data; /* borrowed */
+};
+
+struct journal;
+
+/* What a disk full of records says at start, oldest first. `lsn` is the batch it is in. The
+ * first entries of a group may come before the snapshot that made the ones in front of them
+ * unneeded: whether the entries join the snapshot can be judged at the end only. */
+typedef enum belay_err journal_sink(void *ctx, const struct journal_record *rec, uint64_t lsn);
+
+struct journal_config {
+    struct disk *disk;      /* borrowed */
+    uint64_t segment_bytes; /* 0: JOURNAL_SEGMENT_BYTES; of new segments */
+    uint64_t salt;          /* random: bytes from a client can never pass for a batch */
+    journal_sink *sink;
+    void *sink_ctx;
+    bool repair; /* cut at the first damage instead of refusing: acknowledged work is lost */
+};
+
+/* Reads everything, hands it to the sink, cuts a torn tail. A disk without segments gets the
+ * first one if `fresh`, else BELAY_ERR_CORRUPT. After an error journal_problem() says what and
+ * where. */
+BELAY_MUST_CHECK enum belay_err journal_open(const struct journal_config *config, bool fresh,
+                                             struct journal **ret_j);
+void journal_close(struct journal *j); /* NULL is allowed; writes nothing */
+const char *journal_problem(void);     /* of the last failed journal_open() on this thread */
+
+/* Adds a record to the next batch and returns that batch's number: it is durable when
+ * journal_durable() has reached it. Copies. data.len <= JOURNAL_RECORD_BYTES_MAX. */
+uint64_t journal_append(struct journal *j, const struct journal_record *rec);
+void journal_seal(struct journal *j); /* adds a seal, unless the last thing written is one */
+uint64_t journal_durable(const struct journal *j);
+uint64_t
+journal_bytes(const struct journal *j); /* in all segments, for metrics and snapshots */
+
+/* The write that is due: NULL when nothing is pending or one is in flight. Then run it,
+ * anywhere, and give it back. */
+struct journal_job;
+struct journal_job *journal_job_take(struct journal *j);
+void journal_job_run(struct journal_job *job);
+/* Takes the job. Not BELAY_OK: the disk failed, errno in *ret_errno; stop the process. */
+BELAY_MUST_CHECK enum belay_err journal_job_done(struct journal *j, struct journal_job *job,
+                                                 int *ret_errno);
+
+/* No batch before `lsn` is needed any more: whole segments go with the next job. */
+void journal_release(struct journal *j, uint64_t lsn);
+/* The number of the first batch that is still on disk. */
+uint64_t journal_first(const struct journal *j);
+size_t journal_segments(const struct journal *j);
+#endif

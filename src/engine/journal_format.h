@@ -1,0 +1,99 @@
+/* journal_format.h - the bytes of a journal and the fields behind journal.h; for journal*.c
+ * only. */
+#ifndef BELAY_ENGINE_JOURNAL_FORMAT_H
+#define BELAY_ENGINE_JOURNAL_FORMAT_H
+
+#include "base/check.h"
+#include "engine/journal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SEGMENT_MAGIC "BELAYJNL"
+#define BATCH_MAGIC   0x48435442u /* "BTCH" */
+enum {
+    SEGMENT_VERSION = 1,
+    BATCH_HEAD = 32,  /* magic, crc, seq, segment, length */
+    RECORD_HEAD = 24, /* kind, type, shard, length, term, index */
+};
+
+struct segment {
+    uint64_t number;
+    uint64_t first_seq; /* of the first batch in it */
+    uint64_t size;
+    uint64_t salt;
+};
+
+struct shard_state {
+    struct journal_record vote, snapshot; /* kind 0: none yet */
+    char name[DISK_NAME_MAX];             /* the snapshot's data */
+};
+
+struct journal {
+    struct disk *disk;
+    uint64_t segment_bytes, salt;
+    struct segment *segments; /* oldest first; the last is being written */
+    size_t n_segments;
+    uint64_t at; /* where the next batch goes in the last segment */
+    uint64_t next_seq, durable, released;
+    struct buf pending; /* records of the next batch */
+    bool in_flight, sealed;
+    struct shard_state shards[JOURNAL_SHARDS_MAX];
+};
+
+struct journal_job {
+    struct disk *disk;
+    uint64_t number, at, seq;
+    struct buf batch;
+    /* rotation: make segment `number` of `size` bytes, close `end_number` */
+    uint64_t size, end_number, end_at;
+    struct buf end;
+    char head[JOURNAL_SECTOR];
+    uint64_t remove_first;
+    size_t remove_n;
+    enum belay_err err;
+    int saved_errno;
+};
+
+static inline void put_u32(char *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (char)(v >> (8 * i));
+}
+
+static inline void put_u64(char *p, uint64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        p[i] = (char)(v >> (8 * i));
+}
+
+static inline uint32_t get_u32(const char *p)
+{
+    uint32_t v = 0;
+    for (int i = 3; i >= 0; i--)
+        v = v << 8 | (unsigned char)p[i];
+    return v;
+}
+
+static inline uint64_t get_u64(const char *p)
+{
+    return get_u32(p) | (uint64_t)get_u32(p + 4) << 32;
+}
+
+static inline uint64_t sector_up(uint64_t n)
+{
+    return (n + JOURNAL_SECTOR - 1) / JOURNAL_SECTOR * JOURNAL_SECTOR;
+}
+
+uint32_t journal_crc(uint64_t salt, uint64_t segment, struct slice bytes);
+void journal_segment_name(uint64_t number, char name[DISK_NAME_MAX]);
+void journal_segment_head(char head[JOURNAL_SECTOR], uint64_t number, uint64_t size,
+                          uint64_t salt);
+void journal_put_record(struct buf *out, const struct journal_record *rec);
+void journal_batch_begin(struct buf *out);
+void journal_batch_end(struct buf *out, size_t at, uint64_t seq, uint64_t salt,
+                       uint64_t segment);
+void journal_remember(struct journal *j, const struct journal_record *rec);
+void journal_add_segment(struct journal *j, const struct segment *seg);
+#endif

@@ -1,0 +1,418 @@
+/* What a journal promises about bytes that a disk loses, tears, flips or cuts. */
+#include "engine/journal.h"
+
+#include "../sim/sim_disk.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { ENTRIES_MAX = 4096, SMALL = JOURNAL_SEGMENT_BYTES_MIN };
+
+/* What a reader of the journal knows in the end: one log, one vote. */
+struct replay {
+    uint64_t first, last; /* indexes */
+    uint64_t sums[ENTRIES_MAX];
+    uint64_t term, vote, snapshot;
+};
+
+static enum belay_err replay_record(void *ctx, const struct journal_record *rec, uint64_t lsn)
+{
+    struct replay *r = ctx;
+    assert_true(lsn > 0);
+    if (rec->kind == JOURNAL_VOTE) {
+        r->term = rec->term;
+        r->vote = rec->index;
+    }
+    if (rec->kind == JOURNAL_SNAPSHOT)
+        r->snapshot = rec->index;
+    if (rec->kind != JOURNAL_ENTRY)
+        return BELAY_OK;
+    if (rec->index > r->last + 1 && r->last != 0)
+        return BELAY_ERR_CORRUPT;
+    if (rec->index >= ENTRIES_MAX)
+        return BELAY_ERR_CORRUPT;
+    if (r->last == 0)
+        r->first = rec->index;
+    r->last = rec->index;
+    r->sums[rec->index] = rec->term;
+    for (size_t i = 0; i < rec->data.len; i++)
+        r->sums[rec->index] = r->sums[rec->index] * 31 + (unsigned char)rec->data.data[i];
+    return BELAY_OK;
+}
+
+static enum belay_err open_on(struct sim_disk *d, bool fresh, struct replay *ret, bool repair,
+                              struct journal **ret_j)
+{
+    memset(ret, 0, sizeof *ret);
+    struct journal_config config = {.disk = &d->base,
+                                    .segment_bytes = SMALL,
+                                    .salt = 77,
+                                    .sink = replay_record,
+                                    .sink_ctx = ret,
+                                    .repair = repair};
+    enum belay_err err = journal_open(&config, fresh, ret_j);
+    /* the first entries on disk may be older than the snapshot that lets them go, never newer
+     */
+    if (err == BELAY_OK && ret->last && ret->first > ret->snapshot + 1) {
+        journal_close(*ret_j);
+        *ret_j = NULL;
+        return BELAY_ERR_CORRUPT;
+    }
+    return err;
+}
+
+static bool commit(struct journal *j)
+{
+    struct journal_job *job = journal_job_take(j);
+    if (!job)
+        return true;
+    int code;
+    journal_job_run(job);
+    return journal_job_done(j, job, &code) == BELAY_OK;
+}
+
+static uint64_t append_entry(struct journal *j, uint64_t index, uint64_t term, size_t bytes)
+{
+    char data[2048];
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (char)(index * 7 + i * 13 + term);
+    return journal_append(j, &(struct journal_record){.kind = JOURNAL_ENTRY,
+                                                      .type = 1,
+                                                      .term = term,
+                                                      .index = index,
+                                                      .data = slice_of(data, bytes)});
+}
+
+/* A script of batches: some entries, sometimes a vote, sometimes a truncation, sometimes a
+ * snapshot that lets old segments go. Returns the last index that was acknowledged. */
+static uint64_t run_script(struct journal *j, struct replay *want, int steps)
+{
+    uint64_t last = want->last;
+    uint64_t lsn_of[ENTRIES_MAX] = {0};
+    for (int step = 1; step <= steps; step++) {
+        uint64_t term = 1 + (uint64_t)step / 10;
+        uint64_t from = last + 1;
+        if (step % 10 == 0 && last > 4)
+            from = last - 1; /* a new leader replaces the tail */
+        uint64_t n = 1 + (uint64_t)step % 4;
+        if (step % 10 == 0)
+            journal_append(j, &(struct journal_record){
+                                  .kind = JOURNAL_VOTE, .term = term, .index = (uint64_t)step});
+        for (uint64_t i = 0; i < n; i++)
+            lsn_of[from + i] = append_entry(j, from + i, term, 20 + (size_t)(step * 37 % 700));
+        uint64_t snapshot = 0;
+        if (step % 25 == 0) {
+            snapshot = last - 2;
+            journal_append(j, &(struct journal_record){.kind = JOURNAL_SNAPSHOT,
+                                                       .term = term,
+                                                       .index = snapshot,
+                                                       .data = SLICE("snapshot-1")});
+            journal_release(j, lsn_of[snapshot + 1]);
+        }
+        if (!commit(j))
+            return last;
+        last = from + n - 1;
+        if (step % 10 == 0) {
+            want->term = term;
+            want->vote = (uint64_t)step;
+        }
+        if (snapshot)
+            want->snapshot = snapshot;
+        want->last = last;
+    }
+    return last;
+}
+
+static void what_was_written_is_read(void **state)
+{
+    (void)state;
+    static struct sim_disk d;
+    static struct replay got, want;
+    struct journal *j;
+    sim_disk_init(&d, 1);
+    assert_int_equal(open_on(&d, true, &got, false, &j), BELAY_OK);
+    memset(&want, 0, sizeof want);
+    run_script(j, &want, 120);
+    assert_true(journal_segments(j) >= 2);
+    assert_true(journal_first(j) > 1); /* old segments went */
+    journal_close(j);
+    assert_int_equal(open_on(&d, false, &got, false, &j), BELAY_OK);
+    assert_int_equal(got.last, want.last);
+    assert_int_equal(got.term, want.term);
+    assert_int_equal(got.vote, want.vote);
+    assert_int_equal(got.snapshot, want.snapshot);
+    assert_true(got.first <= got.snapshot + 1);
+    /* and the log goes on where it ended */
+    append_entry(j, got.last + 1, 99, 10);
+    assert_true(commit(j));
+    journal_close(j);
+    assert_int_equal(open_on(&d, false, &got, false, &j), BELAY_OK);
+    assert_int_equal(got.last, want.last + 1);
+    journal_close(j);
+    sim_disk_wipe(&d);
+}
+
+static void nothing_is_durable_before_its_job_is_done(void **state)
+{
+    (void)state;
+    static struct sim_disk d;
+    static struct replay got;
+    struct journal *j;
+    sim_disk_init(&d, 1);
+    assert_int_equal(open_on(&d, true, &got, false, &j), BELAY_OK);
+    uint64_t first = append_entry(j, 1, 1, 10);
+    struct journal_job *job = journal_job_take(j);
+    uint64_t second = append_entry(j, 2, 1, 10);
+    assert_true(second > first);
+    assert_null(journal_job_take(j)); /* one in flight; what came meanwhile goes together */
+    assert_int_equal(append_entry(j, 3, 1, 10), second);
+    assert_true(journal_durable(j) < first);
+    int code;
+    journal_job_run(job);
+    assert_true(journal_durable(j) < first);
+    assert_int_equal(journal_job_done(j, job, &code), BELAY_OK);
+    assert_int_equal(journal_durable(j), first);
+    assert_true(commit(j));
+    assert_int_equal(journal_durable(j), second);
+    journal_close(j);
+    sim_disk_wipe(&d);
+}
+
+/* Power off during each single change of the disk: everything acknowledged is there again, the
+ * rest is there or not, and the journal goes on. */
+static void a_crash_at_any_change_loses_nothing_acknowledged(void **state)
+{
+    (void)state;
+    static struct sim_disk d;
+    static struct replay got, want, again;
+    uint64_t points = 0;
+    for (uint64_t at = 1;; at++) {
+        struct journal *j;
+        sim_disk_init(&d, at * 7919);
+        memset(&want, 0, sizeof want);
+        assert_int_equal(open_on(&d, true, &got, false, &j), BELAY_OK);
+        d.crash_in = at;
+        run_script(j, &want, 80);
+        journal_close(j);
+        bool crashed = d.dead;
+        sim_disk_revive(&d);
+        enum belay_err err = open_on(&d, false, &got, false, &j);
+        if (err != BELAY_OK)
+            fail_msg("crash at change %" PRIu64 ": %s", at, journal_problem());
+        assert_true(got.last >= want.last || got.term > want.term);
+        assert_true(got.term >= want.term);
+        assert_true(got.snapshot >= want.snapshot);
+        append_entry(j, got.last + 1, 99, 10);
+        assert_true(commit(j));
+        journal_close(j);
+        assert_int_equal(open_on(&d, false, &again, false, &j), BELAY_OK);
+        assert_int_equal(again.last, got.last + 1);
+        journal_close(j);
+        sim_disk_wipe(&d);
+        if (!crashed)
+            break;
+        points++;
+    }
+    assert_true(points > 80);
+    print_message("# %" PRIu64 " crash points\n", points);
+}
+
+static void a_failed_write_is_reported_and_not_repeated(void **state)
+{
+    (void)state;
+    static struct sim_disk d;
+    static struct replay got;
+    struct journal *j;
+    sim_disk_init(&d, 3);
+    assert_int_equal(open_on(&d, true, &got, false, &j), BELAY_OK);
+    uint64_t lsn = append_entry(j, 1, 1, 10);
+    d.crash_in = 1;
+    d.fail_errno = ENOSPC;
+    struct journal_job *job = journal_job_take(j);
+    journal_job_run(job);
+    int code;
+    assert_int_equal(journal_job_done(j, job, &code), BELAY_ERR_IO);
+    assert_int_equal(code, ENOSPC);
+    assert_true(journal_durable(j) < lsn);
+    journal_close(j);
+    sim_disk_wipe(&d);
+}
+
+static bool same_replay(const struct replay *a, const struct replay *b)
+{
+    if (a->last != b->last || a->term != b->term || a->vote != b->vote ||
+        a->snapshot != b->snapshot)
+        return false;
+    uint64_t from = a->first > b->first ? a->first : b->first;
+    return memcmp(a->sums + from, b->sums + from,
+                  (size_t)(a->last + 1 - from) * sizeof *a->sums) == 0;
+}
+
+/* A small directory, sealed as after a clean stop or a moment of rest. */
+static void make_small(struct sim_disk *d, struct replay *want)
+{
+    struct journal *j;
+    sim_disk_init(d, 5);
+    assert_int_equal(open_on(d, true, want, false, &j), BELAY_OK);
+    run_script(j, want, 60);
+    journal_seal(j);
+    assert_true(commit(j));
+    journal_close(j);
+    assert_int_equal(open_on(d, false, want, false, &j), BELAY_OK);
+    assert_true(journal_segments(j) >= 2);
+    journal_close(j);
+}
+
+struct tally {
+    size_t refused, same, wrong;
+};
+
+static void judge(struct sim_disk *d, const struct replay *want, struct tally *t)
+{
+    static struct replay got;
+    struct journal *j = NULL;
+    enum belay_err err = open_on(d, false, &got, false, &j);
+    if (err == BELAY_ERR_CORRUPT) {
+        t->refused++;
+    } else if (err == BELAY_OK && same_replay(&got, want)) {
+        t->same++;
+    } else {
+        t->wrong++;
+    }
+    journal_close(j);
+}
+
+static void every_flipped_byte_is_refused_or_harmless(void **state)
+{
+    (void)state;
+    static struct sim_disk whole, d;
+    static struct replay want;
+    struct tally t = {0};
+    make_small(&whole, &want);
+    sim_disk_init(&d, 6);
+    for (size_t i = 0; i < SIM_DISK_FILES; i++) {
+        if (!whole.files[i].used)
+            continue;
+        for (size_t at = 0; at < buf_len(&whole.files[i].bytes); at++) {
+            sim_disk_copy(&d, &whole);
+            struct sim_file *f = sim_disk_find(&d, whole.files[i].name, false);
+            f->bytes.mem[f->bytes.start + at] ^= (char)(1 << at % 8);
+            judge(&d, &want, &t);
+        }
+    }
+    print_message("# flips: %zu refused, %zu harmless, %zu wrong\n", t.refused, t.same,
+                  t.wrong);
+    assert_int_equal(t.wrong, 0);
+    assert_true(t.refused > 1000);
+    sim_disk_wipe(&d);
+    sim_disk_wipe(&whole);
+}
+
+static void every_cut_or_missing_file_is_refused(void **state)
+{
+    (void)state;
+    static struct sim_disk whole, d;
+    static struct replay want;
+    struct tally t = {0};
+    make_small(&whole, &want);
+    sim_disk_init(&d, 6);
+    for (size_t i = 0; i < SIM_DISK_FILES; i++) {
+        if (!whole.files[i].used)
+            continue;
+        for (size_t len = 0; len < buf_len(&whole.files[i].bytes); len++) {
+            sim_disk_copy(&d, &whole);
+            struct sim_file *f = sim_disk_find(&d, whole.files[i].name, false);
+            f->bytes.end = f->bytes.start + len;
+            judge(&d, &want, &t);
+        }
+        sim_disk_copy(&d, &whole);
+        assert_int_equal(d.base.ops->remove(&d.base, whole.files[i].name), BELAY_OK);
+        judge(&d, &want, &t);
+    }
+    print_message("# cuts: %zu refused, %zu harmless, %zu wrong\n", t.refused, t.same, t.wrong);
+    assert_int_equal(t.wrong, 0);
+    assert_int_equal(t.same, 0);
+    sim_disk_wipe(&d);
+    sim_disk_wipe(&whole);
+}
+
+/* With the operator's word for it, the sound beginning is kept and the journal is usable again.
+ */
+static void a_repair_keeps_what_is_before_the_damage(void **state)
+{
+    (void)state;
+    static struct sim_disk d;
+    static struct replay want, got, again;
+    struct journal *j;
+    make_small(&d, &want);
+    struct sim_file *f = NULL; /* the newest segment */
+    for (size_t i = 0; i < SIM_DISK_FILES; i++)
+        if (d.files[i].used && (!f || strcmp(d.files[i].name, f->name) > 0))
+            f = &d.files[i];
+    assert_non_null(f);
+    f->bytes.mem[f->bytes.start + JOURNAL_SECTOR + 40] ^= 4; /* its first batch */
+    assert_int_equal(open_on(&d, false, &got, false, &j), BELAY_ERR_CORRUPT);
+    assert_non_null(strstr(journal_problem(), f->name));
+    assert_int_equal(open_on(&d, false, &got, true, &j), BELAY_OK);
+    assert_true(got.last > 0);
+    append_entry(j, got.last + 1, 99, 10);
+    assert_true(commit(j));
+    journal_close(j);
+    assert_int_equal(open_on(&d, false, &again, false, &j), BELAY_OK);
+    assert_int_equal(again.last, got.last + 1);
+    journal_close(j);
+    sim_disk_wipe(&d);
+}
+
+static void a_directory_belongs_to_one_process(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/belay-journal-XXXXXX";
+    assert_non_null(mkdtemp(path));
+    struct disk *d, *other;
+    static struct replay got;
+    struct journal *j;
+    assert_int_equal(disk_file_open(path, &d), BELAY_OK);
+    assert_int_equal(disk_file_open(path, &other), BELAY_ERR_IN_USE);
+    struct journal_config config = {
+        .disk = d, .segment_bytes = SMALL, .sink = replay_record, .sink_ctx = &got};
+    memset(&got, 0, sizeof got);
+    assert_int_equal(journal_open(&config, true, &j), BELAY_OK);
+    static struct replay want;
+    memset(&want, 0, sizeof want);
+    run_script(j, &want, 60);
+    journal_close(j);
+    memset(&got, 0, sizeof got);
+    assert_int_equal(journal_open(&config, false, &j), BELAY_OK);
+    assert_int_equal(got.last, want.last);
+    for (uint64_t n = 1; n < 64; n++) {
+        char name[DISK_NAME_MAX];
+        snprintf(name, sizeof name, "journal-%016" PRIx64, n);
+        assert_int_equal(d->ops->remove(d, name), BELAY_OK);
+    }
+    assert_int_equal(d->ops->remove(d, "lock"), BELAY_OK);
+    journal_close(j);
+    d->ops->close(d);
+    assert_int_equal(rmdir(path), 0);
+}
+
+int main(void)
+{
+    log_set_level(LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_written_is_read),
+        cmocka_unit_test(nothing_is_durable_before_its_job_is_done),
+        cmocka_unit_test(a_crash_at_any_change_loses_nothing_acknowledged),
+        cmocka_unit_test(a_failed_write_is_reported_and_not_repeated),
+        cmocka_unit_test(every_flipped_byte_is_refused_or_harmless),
+        cmocka_unit_test(every_cut_or_missing_file_is_refused),
+        cmocka_unit_test(a_repair_keeps_what_is_before_the_damage),
+        cmocka_unit_test(a_directory_belongs_to_one_process),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
