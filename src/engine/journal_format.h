@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SEGMENT_MAGIC "BELAYJNL"
-#define BATCH_MAGIC   0x48435442u /* "BTCH" */
+static const char SEGMENT_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'J', 'N', 'L'};
+#define BATCH_MAGIC 0x48435442u /* "BTCH" */
 enum {
     SEGMENT_VERSION = 1,
     BATCH_HEAD = 32,  /* magic, crc, seq, segment, length */
