@@ -14,6 +14,9 @@ _Noreturn void check_failed(const char *file, int line, const char *what);
             check_failed(__FILE__, __LINE__, #cond);                                           \
     } while (0)
 
+/* A place that nothing reaches; `why` says what was promised. */
+#define BELAY_UNREACHABLE(why) check_failed(__FILE__, __LINE__, why)
+
 #ifdef BELAY_SLOW_CHECKS
 #define BELAY_DCHECK(cond) BELAY_CHECK(cond)
 #else

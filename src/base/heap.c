@@ -1,5 +1,6 @@
 #include "base/heap.h"
 
+#include "base/check.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@ static inline bool before(const struct heap_node *a, const struct heap_node *b)
 static inline void place(struct heap *h, size_t i, struct heap_node *n)
 {
     h->slots[i] = n;
-    n->pos = i + 1;
+    n->pos = (uint32_t)i + 1;
 }
 
 static void sift_up(struct heap *h, size_t i)
@@ -52,6 +53,7 @@ void heap_set(struct heap *h, struct heap_node *n, uint64_t at)
 {
     n->at = at;
     if (!n->pos) {
+        BELAY_CHECK(h->count < UINT32_MAX);
         if (h->count == h->cap) {
             h->cap = h->cap ? h->cap * 2 : 64;
             h->slots = mem_resize(h->slots, h->cap * sizeof(struct heap_node *));

@@ -12,7 +12,8 @@
 struct heap_node {
     uint64_t at;  /* when */
     uint64_t seq; /* breaks ties; unique among the entries of one heap */
-    size_t pos;   /* 1-based place in the heap, 0: not in it */
+    uint32_t pos; /* 1-based place in the heap, 0: not in it */
+    uint32_t tag; /* the owner's: what kind of thing this is */
 };
 
 struct heap {

@@ -39,20 +39,38 @@ static void grow(struct map *m)
     m->mask = n - 1;
 }
 
+static struct map_node *find_in(struct map_node *chain, uint64_t hash, map_same_fn *same,
+                                const void *key)
+{
+    for (; chain; chain = chain->next)
+        if (chain->hash == hash && same(chain, key))
+            return chain;
+    return NULL;
+}
+
 struct map_node *map_find(const struct map *m, uint64_t hash, map_same_fn *same,
                           const void *key)
 {
     if (!m->slots)
         return NULL;
-    for (struct map_node *n = m->slots[hash & m->mask]; n; n = n->next)
-        if (n->hash == hash && same(n, key))
-            return n;
-    if (!m->old)
-        return NULL;
-    for (struct map_node *n = m->old[hash & m->old_mask]; n; n = n->next)
-        if (n->hash == hash && same(n, key))
-            return n;
-    return NULL;
+    struct map_node *n = find_in(m->slots[hash & m->mask], hash, same, key);
+    if (n || !m->old)
+        return n;
+    return find_in(m->old[hash & m->old_mask], hash, same, key);
+}
+
+/* A chain that was moved hangs together in the new table, so `node` tells which table it is in:
+ * the old one only as long as its slot there is not yet moved. */
+struct map_node *map_find_next(const struct map *m, const struct map_node *node,
+                               map_same_fn *same, const void *key)
+{
+    struct map_node *n = find_in(node->next, node->hash, same, key);
+    if (n || !m->old || (node->hash & m->old_mask) < m->moved)
+        return n;
+    for (n = m->old[node->hash & m->old_mask]; n; n = n->next)
+        if (n == node)
+            return NULL; /* it was in the old table already: the end */
+    return find_in(m->old[node->hash & m->old_mask], node->hash, same, key);
 }
 
 void map_add(struct map *m, struct map_node *node, uint64_t hash)

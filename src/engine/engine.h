@@ -32,7 +32,9 @@ struct order;
  * must stay where it is until it is answered or cancelled. */
 struct ask {
     /* Called exactly once, perhaps before engine_submit() returns; `ev` is borrowed. With
-     * `stay` it is called for QUEUED first and once more for the outcome. */
+     * `stay` it is called for QUEUED first and once more for the outcome. It must not submit or
+     * cancel: note what is to be done and do it when the call is back (else a chain of grants
+     * would become a chain of calls). */
     void (*answer)(struct ask *ask, const struct event *ev);
     bool stay;
     uint64_t id; /* the engine's: not 0 while an answer is outstanding */

@@ -20,7 +20,7 @@
     X(OVERDUE, "overdue") /* grace has begun: please unlock */                                 \
     X(EXPIRED, "expired") /* a lease ended */                                                  \
     X(BROKEN, "broken")   /* an operator took the lock away; count: holds */                   \
-    X(LEFT, "left")       /* a waiter left the line: its client or session is gone */          \
+    X(LEFT, "left") /* a waiter left the line; it answers its request, if that still waits */  \
     X(BODY_SET, "body")                                                                        \
     X(CHECKED, "checked") /* count: 1 current, 0 stale */                                      \
     X(SESSION_OPENED, "session-opened")                                                        \

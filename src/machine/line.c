@@ -1,0 +1,288 @@
+/* line.c - the line of a lock: strictly by ticket, nobody is passed, no wake-up is lost.
+ *
+ * A wait leaves the line in one of four ways: granted (line_serve), its time runs out or its
+ * session is over (wait_expire, session_end), its client is gone (request_cancel), or its owner
+ * gives up (request_release). Whatever ends a hold or a wait touches the lock, and every
+ * touched line is served once before the step is over: that is why no wake-up can be lost. */
+#include "base/check.h"
+#include "base/mem.h"
+#include "machine/state.h"
+
+#include <stdlib.h>
+
+static uint64_t hash_who(const struct machine *m, struct who who)
+{
+    uint64_t h = hash_bytes(&m->key, who.owner.data, who.owner.len);
+    return who.session ? h ^ (who.session->end.seq * 0x9e3779b97f4a7c15ULL) : h;
+}
+
+bool wait_bars_shared(const struct wait *w)
+{
+    return w->policy == POLICY_HARD;
+}
+
+uint64_t wait_quiet_at(const struct wait *w)
+{
+    return w->quiet_from_ms + w->quiet_ms;
+}
+
+/* When to look at the wait again: its deadline, or earlier, when it may have been quiet. */
+static void arm(struct machine *m, struct wait *w)
+{
+    uint64_t at = w->deadline_ms;
+    if (w->policy == POLICY_TIMED && wait_quiet_at(w) > m->now_ms && wait_quiet_at(w) < at)
+        at = wait_quiet_at(w);
+    heap_set(&m->ends, &w->end, at);
+}
+
+void wait_set_body(struct wait *w, const struct op *op)
+{
+    free(w->body);
+    w->brings_body = op->flags & OP_SET_BODY;
+    w->body = op->body.len ? mem_dup(op->body.data, op->body.len) : NULL;
+    w->body_len = op->body.len;
+}
+
+void wait_link(struct machine *m, struct wait *w)
+{
+    struct more *more = lock_more(w->lock);
+    list_push_back(&more->waits, &w->in_lock);
+    list_init(&w->in_session);
+    if (w->session) {
+        list_push_back(&w->session->waits, &w->in_session);
+        w->session->n_items++;
+    }
+    more->n_waits++;
+    more->n_barring += wait_bars_shared(w);
+    more->n_timed += w->policy == POLICY_TIMED;
+    w->lock->space->waiting++, m->waiting++;
+    map_add(&w->lock->space->waits, &w->by_who,
+            hash_who(m, (struct who){wait_owner(w), w->session}));
+}
+
+struct wait *wait_add(struct machine *m, struct lock *l, const struct op *op,
+                      struct session *session, struct hold *upgrade)
+{
+    struct slice owner = upgrade ? hold_owner(upgrade) : op->owner;
+    struct wait *w = mem_alloc(sizeof *w + owner.len);
+    *w = (struct wait){.lock = l,
+                       .session = session,
+                       .upgrade = upgrade,
+                       .since_ms = m->now_ms,
+                       .quiet_from_ms = m->now_ms,
+                       .quiet_ms = (uint32_t)op->quiet_ms,
+                       .policy = (enum lock_policy)op->policy,
+                       .weight = CAPACITY_RW,
+                       .owner_len = (uint8_t)owner.len,
+                       .end = {.seq = ++m->counter, .tag = END_WAIT}};
+    memcpy(w->owner, owner.data, owner.len);
+    if (op->mode == MODE_SEMAPHORE)
+        w->weight = (uint32_t)op->permits;
+    else if (op->mode == MODE_SHARED)
+        w->weight = SHARED_WEIGHT;
+    wait_link(m, w);
+    if (upgrade) { /* ahead of everybody */
+        list_remove(&w->in_lock);
+        list_push_front(&l->more->waits, &w->in_lock);
+    }
+    wait_ask(m, w, op);
+    return w;
+}
+
+void wait_ask(struct machine *m, struct wait *w, const struct op *op)
+{
+    w->asker = op->asker;
+    w->ttl_ms = (uint32_t)op->ttl_ms;
+    w->grace_ms = (uint32_t)op->grace_ms;
+    w->delay_ms = (uint32_t)op->delay_ms;
+    w->deadline_ms = m->now_ms + op->wait_ms;
+    wait_set_body(w, op);
+    arm(m, w);
+}
+
+struct same_wait {
+    struct who who;
+    const struct lock *lock;
+};
+
+static bool same_wait(struct map_node *node, const void *key)
+{
+    const struct wait *w = map_item(node, const struct wait, by_who);
+    const struct same_wait *k = key;
+    return w->lock == k->lock && who_same((struct who){wait_owner(w), w->session}, k->who);
+}
+
+struct wait *wait_of(const struct machine *m, const struct lock *l, struct who who)
+{
+    struct same_wait key = {who, l};
+    struct map_node *n = map_find(&l->space->waits, hash_who(m, who), same_wait, &key);
+    return n ? map_item(n, struct wait, by_who) : NULL;
+}
+
+static bool same_waiter(struct map_node *node, const void *key)
+{
+    const struct wait *w = map_item(node, const struct wait, by_who);
+    const struct who *who = key;
+    return who_same((struct who){wait_owner(w), w->session}, *who);
+}
+
+size_t wait_all_of(const struct machine *m, const struct space *s, struct who who,
+                   struct wait **out, size_t max)
+{
+    size_t n = 0;
+    struct map_node *node = map_find(&s->waits, hash_who(m, who), same_waiter, &who);
+    for (; node && n < max; node = map_find_next(&s->waits, node, same_waiter, &who)) {
+        struct wait *w = map_item(node, struct wait, by_who);
+        size_t at = n++;
+        for (; at > 0 && out[at - 1]->end.seq > w->end.seq; at--)
+            out[at] = out[at - 1]; /* by ticket: the table's own order must not show */
+        out[at] = w;
+    }
+    return n;
+}
+
+size_t wait_position(const struct wait *w)
+{
+    size_t n = 1;
+    list_each (it, &w->lock->more->waits) {
+        if (it == &w->in_lock)
+            break;
+        n++;
+    }
+    return n;
+}
+
+static void unlink_and_free(struct machine *m, struct wait *w)
+{
+    struct lock *l = w->lock;
+    struct more *more = l->more;
+    heap_remove(&m->ends, &w->end);
+    list_remove(&w->in_lock);
+    list_remove(&w->in_session);
+    if (w->session)
+        w->session->n_items--;
+    more->n_waits--;
+    more->n_barring -= wait_bars_shared(w);
+    more->n_timed -= w->policy == POLICY_TIMED;
+    l->space->waiting--, m->waiting--;
+    map_remove(&l->space->waits, &w->by_who);
+    free(w->body);
+    free(w);
+}
+
+void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reason reason,
+              struct effects *fx)
+{
+    struct lock *l = w->lock;
+    struct event *ev = lock_news(m, l, kind, fx);
+    ev->asker = w->asker;
+    ev->reason = reason;
+    ev->owner = arena_copy(&fx->arena, wait_owner(w));
+    ev->session = arena_copy(&fx->arena, session_id(w->session));
+    ev->mode = mode_of(l, w->weight);
+    ev->ticket = w->end.seq;
+    ev->waited_ms = m->now_ms - w->since_ms;
+    unlink_and_free(m, w);
+    lock_touch(m, l);
+}
+
+void wait_expire(struct machine *m, struct wait *w, struct effects *fx)
+{
+    if (w->deadline_ms <= m->now_ms) {
+        wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
+        return;
+    }
+    arm(m, w); /* it may have been quiet for long enough */
+    lock_touch(m, w->lock);
+}
+
+bool line_fits(const struct lock *l, uint32_t weight)
+{
+    return l->capacity - l->used >= weight && l->n_holds < LIMIT_HOLDERS;
+}
+
+static void grant_upgrade(struct machine *m, struct wait *w, struct effects *fx)
+{
+    struct hold *h = w->upgrade;
+    struct lock *l = h->lock;
+    l->used += CAPACITY_RW - h->weight;
+    h->weight = CAPACITY_RW;
+    h->asker = w->asker;
+    h->ttl_ms = w->ttl_ms;
+    h->overdue = false;
+    hold_place(m, h);
+    end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
+    struct event *ev = hold_granted(m, h, fx);
+    ev->ticket = w->end.seq;
+    ev->waited_ms = m->now_ms - w->since_ms;
+    unlink_and_free(m, w);
+}
+
+static void grant_wait(struct machine *m, struct wait *w, struct effects *fx)
+{
+    struct lock *l = w->lock;
+    if (w->brings_body)
+        lock_set_body(l, slice_of(w->body, w->body_len));
+    struct grant g = {wait_owner(w), w->session,  w->asker, w->ttl_ms,
+                      w->grace_ms,   w->delay_ms, w->weight};
+    uint64_t ticket = w->end.seq;
+    uint64_t waited_ms = m->now_ms - w->since_ms;
+    struct hold *h = hold_add(m, l, &g, ++m->counter);
+    end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
+    unlink_and_free(m, w);
+    struct event *ev = hold_granted(m, h, fx);
+    ev->ticket = ticket;
+    ev->waited_ms = waited_ms;
+}
+
+/* What line_serve() does next. */
+enum service { SERVE_GRANT, SERVE_PASS, SERVE_STOP };
+
+static enum service judge(const struct machine *m, const struct wait *w, bool only_shared)
+{
+    const struct lock *l = w->lock;
+    if (w->upgrade)
+        return l->n_holds == 1 ? SERVE_GRANT : SERVE_STOP;
+    bool is_soft = w->policy != POLICY_HARD;
+    bool is_shared = l->capacity == CAPACITY_RW && w->weight == SHARED_WEIGHT;
+    bool is_quiet = w->policy != POLICY_TIMED || wait_quiet_at(w) <= m->now_ms;
+    if (line_fits(l, w->weight) && is_quiet && (is_shared || !only_shared))
+        return SERVE_GRANT;
+    return is_soft ? SERVE_PASS : SERVE_STOP;
+}
+
+/* True when the wait must never be granted; then it is gone. */
+static bool remove_dead(struct machine *m, struct wait *w, struct effects *fx)
+{
+    if (session_over(w->session, m->now_ms))
+        wait_end(m, w, EVENT_LEFT, REASON_SESSION, fx);
+    else if (w->deadline_ms <= m->now_ms)
+        wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
+    else
+        return false;
+    return true;
+}
+
+void line_serve(struct machine *m, struct lock *l, struct effects *fx)
+{
+    if (!l->more || l->more->n_waits == 0 || l->space->doomed || lock_is_closed(l, m->now_ms))
+        return;
+    bool only_shared = false;
+    list_each_safe(it, &l->more->waits)
+    {
+        struct wait *w = list_item(it, struct wait, in_lock);
+        if (remove_dead(m, w, fx))
+            continue;
+        enum service next = judge(m, w, only_shared);
+        if (next == SERVE_STOP)
+            break;
+        if (next == SERVE_PASS) {
+            only_shared = true;
+            arm(m, w);
+        } else if (w->upgrade) {
+            grant_upgrade(m, w, fx);
+        } else {
+            grant_wait(m, w, fx);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+/* lock.c - locks and holds: how they come to be, end and vanish. */
+#include "base/check.h"
+#include "base/mem.h"
+#include "machine/state.h"
+
+#include <stdlib.h>
+
+static bool same_name(struct map_node *node, const void *key)
+{
+    const struct slice *name = key;
+    return slice_eq(lock_name(map_item(node, const struct lock, by_name)), *name);
+}
+
+struct lock *lock_find(const struct machine *m, const struct space *s, struct slice name)
+{
+    uint64_t hash = hash_bytes(&m->key, name.data, name.len);
+    struct map_node *n = map_find(&s->locks, hash, same_name, &name);
+    return n ? map_item(n, struct lock, by_name) : NULL;
+}
+
+struct lock *lock_get(struct machine *m, struct space *s, struct slice name)
+{
+    uint64_t hash = hash_bytes(&m->key, name.data, name.len);
+    struct map_node *n = map_find(&s->locks, hash, same_name, &name);
+    if (n)
+        return map_item(n, struct lock, by_name);
+    BELAY_CHECK(name.len <= LIMIT_NAME_BYTES);
+    struct lock *l = mem_alloc(sizeof *l + name.len);
+    *l = (struct lock){.space = s, .name_len = (uint16_t)name.len};
+    memcpy(l->name, name.data, name.len);
+    list_init(&l->holds);
+    map_add(&s->locks, &l->by_name, hash);
+    index_add(&s->index, l);
+    m->locks++;
+    return l;
+}
+
+void lock_free(struct machine *m, struct lock *l)
+{
+    BELAY_CHECK(list_empty(&l->holds));
+    if (l->more) {
+        BELAY_CHECK(list_empty(&l->more->waits));
+        heap_remove(&m->ends, &l->more->closed);
+        free(l->more->body);
+        free(l->more);
+    }
+    index_remove(&l->space->index, l);
+    map_remove(&l->space->locks, &l->by_name);
+    m->locks--;
+    free(l);
+}
+
+struct more *lock_more(struct lock *l)
+{
+    if (!l->more) {
+        l->more = mem_zalloc(sizeof *l->more);
+        l->more->lock = l;
+        list_init(&l->more->waits);
+        l->more->closed.tag = END_CLOSED;
+    }
+    return l->more;
+}
+
+void lock_drop_if_idle(struct machine *m, struct lock *l)
+{
+    struct more *more = l->more;
+    if (more && more->n_waits == 0 && !more->closed.pos && more->body_len == 0) {
+        free(more->body);
+        free(more);
+        l->more = more = NULL;
+    }
+    if (l->n_holds == 0 && (!more || more->n_waits == 0))
+        l->capacity = 0; /* free to be another kind of lock */
+    if (l->n_holds == 0 && !more)
+        lock_free(m, l);
+}
+
+void lock_set_body(struct lock *l, struct slice body)
+{
+    if (body.len == 0 && !l->more)
+        return;
+    struct more *more = lock_more(l);
+    free(more->body);
+    more->body = body.len ? mem_dup(body.data, body.len) : NULL;
+    more->body_len = body.len;
+}
+
+bool lock_is_closed(const struct lock *l, uint64_t now_ms)
+{
+    return l->more && l->more->closed.pos && l->more->closed.at > now_ms;
+}
+
+void lock_touch(struct machine *m, struct lock *l)
+{
+    if (l->touched)
+        return;
+    l->touched = true;
+    if (m->n_touched == m->cap_touched) {
+        m->cap_touched = m->cap_touched ? m->cap_touched * 2 : 16;
+        m->touched = mem_resize(m->touched, m->cap_touched * sizeof(struct lock *));
+    }
+    m->touched[m->n_touched++] = l;
+}
+
+/* Serving one line never touches another: grants end no holds and no waits but its own. */
+void lock_serve_touched(struct machine *m, struct effects *fx)
+{
+    for (size_t i = 0; i < m->n_touched; i++)
+        line_serve(m, m->touched[i], fx);
+    for (size_t i = 0; i < m->n_touched; i++) {
+        m->touched[i]->touched = false;
+        lock_drop_if_idle(m, m->touched[i]);
+    }
+    m->n_touched = 0;
+}
+
+struct event *lock_news(const struct machine *m, const struct lock *l, enum event_kind kind,
+                        struct effects *fx)
+{
+    const struct account *account = l->space->account;
+    struct event *ev = effects_add(fx, kind);
+    ev->news = true;
+    ev->at_ms = m->now_ms;
+    ev->account = arena_copy(&fx->arena, slice_of(account->name, account->name_len));
+    ev->ns = arena_copy(&fx->arena, slice_of(l->space->name, l->space->name_len));
+    ev->name = arena_copy(&fx->arena, lock_name(l));
+    return ev;
+}
+
+bool who_same(struct who a, struct who b)
+{
+    return a.session == b.session && slice_eq(a.owner, b.owner);
+}
+
+struct hold *hold_of(const struct lock *l, struct who who)
+{
+    list_each (it, &l->holds) {
+        struct hold *h = list_item(it, struct hold, in_lock);
+        if (who_same((struct who){hold_owner(h), h->session}, who))
+            return h;
+    }
+    return NULL;
+}
+
+struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, uint64_t fence)
+{
+    BELAY_CHECK(g->owner.len > 0 && g->owner.len <= LIMIT_OWNER_BYTES);
+    BELAY_CHECK(l->capacity - l->used >= g->weight);
+    struct hold *h = mem_alloc(sizeof *h + g->owner.len);
+    *h = (struct hold){.lock = l,
+                       .session = g->session,
+                       .asker = g->asker,
+                       .since_ms = m->now_ms,
+                       .ttl_ms = g->ttl_ms,
+                       .grace_ms = g->grace_ms,
+                       .delay_ms = g->delay_ms,
+                       .weight = g->weight,
+                       .owner_len = (uint8_t)g->owner.len,
+                       .end = {.seq = fence, .tag = END_HOLD}};
+    memcpy(h->owner, g->owner.data, g->owner.len);
+    list_push_back(&l->holds, &h->in_lock);
+    list_init(&h->in_session);
+    if (h->session) {
+        list_push_back(&h->session->holds, &h->in_session);
+        h->session->n_items++;
+    }
+    l->used += h->weight;
+    if (l->n_holds++ == 0)
+        l->space->held++, m->held++;
+    return h;
+}
+
+void hold_place(struct machine *m, struct hold *h)
+{
+    heap_remove(&m->ends, &h->end); /* its place in the heap depends on the fence */
+    h->end.seq = ++m->counter;
+    list_remove(&h->in_lock);
+    list_push_back(&h->lock->holds, &h->in_lock);
+    if (h->session) {
+        list_remove(&h->in_session);
+        list_push_back(&h->session->holds, &h->in_session);
+    }
+}
+
+/* A shared holder has come: whoever waits for quiet begins to wait anew. */
+static void disturb(struct lock *l, uint64_t now_ms)
+{
+    if (!l->more || l->more->n_timed == 0)
+        return;
+    list_each (it, &l->more->waits)
+        list_item(it, struct wait, in_lock)->quiet_from_ms = now_ms;
+}
+
+/* News about a hold: who, what, where. The caller adds why. */
+static struct event *hold_news(struct machine *m, const struct hold *h, enum event_kind kind,
+                               struct effects *fx)
+{
+    struct event *ev = lock_news(m, h->lock, kind, fx);
+    ev->owner = arena_copy(&fx->arena, hold_owner(h));
+    ev->session = arena_copy(&fx->arena, session_id(h->session));
+    ev->mode = mode_of(h->lock, h->weight);
+    ev->fence = hold_fence(h);
+    return ev;
+}
+
+struct event *hold_granted(struct machine *m, const struct hold *h, struct effects *fx)
+{
+    struct lock *l = h->lock;
+    if (h->weight == SHARED_WEIGHT && l->capacity == CAPACITY_RW)
+        disturb(l, m->now_ms);
+    struct event *ev = hold_news(m, h, EVENT_GRANTED, fx);
+    ev->asker = h->asker;
+    ev->count = ev->mode == MODE_SEMAPHORE ? h->weight : 0;
+    ev->forever = h->end.pos == 0;
+    ev->expires_in_ms = ev->forever ? 0 : h->end.at - m->now_ms;
+    if (l->more && l->more->body_len)
+        ev->text = arena_copy(&fx->arena, slice_of(l->more->body, l->more->body_len));
+    return ev;
+}
+
+static bool is_involuntary(enum reason reason)
+{
+    return reason == REASON_TTL || reason == REASON_SESSION || reason == REASON_BREAK;
+}
+
+/* The wait that wants to convert this hold, if there is one: it stands at the head. */
+static struct wait *upgrade_of(const struct hold *h)
+{
+    const struct more *more = h->lock->more;
+    if (!more || list_empty(&more->waits))
+        return NULL;
+    struct wait *first = list_item(more->waits.next, struct wait, in_lock);
+    return first->upgrade == h ? first : NULL;
+}
+
+void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reason reason,
+              struct effects *fx)
+{
+    struct lock *l = h->lock;
+    struct event *ev = hold_news(m, h, kind, fx);
+    ev->reason = reason;
+    ev->count = 1;
+    struct wait *upgrade = upgrade_of(h);
+    if (upgrade)
+        wait_end(m, upgrade, EVENT_REFUSED, REASON_LOST, fx);
+    if (h->delay_ms && is_involuntary(reason)) {
+        struct more *more = lock_more(l);
+        uint64_t opens = m->now_ms + h->delay_ms;
+        if (!more->closed.pos) {
+            more->closed.seq = hold_fence(h); /* unique: the fence is nobody's any more */
+            heap_set(&m->ends, &more->closed, opens);
+        } else if (more->closed.at < opens) {
+            heap_set(&m->ends, &more->closed, opens);
+        }
+    }
+    heap_remove(&m->ends, &h->end);
+    list_remove(&h->in_lock);
+    list_remove(&h->in_session);
+    if (h->session)
+        h->session->n_items--;
+    l->used -= h->weight;
+    if (--l->n_holds == 0)
+        l->space->held--, m->held--;
+    free(h);
+    lock_touch(m, l);
+}
+
+void hold_expire(struct machine *m, struct hold *h, struct effects *fx)
+{
+    if (h->grace_ms == 0 || h->overdue) {
+        hold_end(m, h, EVENT_EXPIRED, REASON_TTL, fx);
+        return;
+    }
+    h->overdue = true;
+    heap_set(&m->ends, &h->end, m->now_ms + h->grace_ms);
+    struct event *ev = hold_news(m, h, EVENT_OVERDUE, fx);
+    ev->reason = REASON_TTL;
+    ev->expires_in_ms = h->grace_ms;
+}

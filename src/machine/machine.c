@@ -1,0 +1,215 @@
+/* machine.c - one ordered op after the other: ends first, then the op, then the lines it
+ * touched.
+ *
+ *   apply:  now -> ends that are due (a batch) -> serve lines -> the op -> serve lines
+ *
+ * Everything else in this folder is called from here and only from here. */
+#include "machine/machine.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "machine/state.h"
+
+#include <stdlib.h>
+
+struct machine *machine_new(struct hash_key key)
+{
+    struct machine *m = mem_zalloc(sizeof *m);
+    m->key = key;
+    list_init(&m->session_list);
+    list_init(&m->doomed);
+    return m;
+}
+
+struct machine *machine_open(struct hash_key key)
+{
+    struct machine *m = machine_new(key);
+    space_add(m, account_add(m, SLICE("default")), SLICE("default"));
+    return m;
+}
+
+static void free_wait(struct wait *w)
+{
+    free(w->body);
+    free(w);
+}
+
+static void free_space(struct space *s)
+{
+    struct index_place place;
+    struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
+    while (l) {
+        struct lock *next = index_next(&s->index, &place);
+        list_each_safe(it, &l->holds) free(list_item(it, struct hold, in_lock));
+        if (l->more) {
+            list_each_safe(it, &l->more->waits) free_wait(list_item(it, struct wait, in_lock));
+            free(l->more->body);
+            free(l->more);
+        }
+        free(l);
+        l = next;
+    }
+    s->locks.count = 0;
+    space_free(s);
+}
+
+void machine_close(struct machine *m)
+{
+    if (!m)
+        return;
+    for (size_t i = 0; i < m->n_accounts; i++) {
+        struct account *a = m->accounts[i];
+        for (size_t j = 0; j < a->n; j++)
+            free_space(a->spaces[j]);
+        free(a->spaces);
+    }
+    list_each_safe(it, &m->doomed) free_space(list_item(it, struct space, in_doomed));
+    for (size_t i = 0; i < m->n_accounts; i++) {
+        free(m->accounts[i]->name);
+        free(m->accounts[i]);
+    }
+    free(m->accounts);
+    list_each_safe(it, &m->session_list)
+    {
+        struct session *s = list_item(it, struct session, in_machine);
+        free(s->description);
+        free(s);
+    }
+    map_done(&m->sessions);
+    heap_done(&m->ends);
+    free(m->touched);
+    free(m);
+}
+
+/* Works off what is due, in order of (end, number), and gives the units of work that are left.
+ */
+static uint64_t expire(struct machine *m, uint64_t budget, struct effects *fx)
+{
+    struct heap_node *top;
+    while (budget && (top = heap_top(&m->ends)) && top->at <= m->now_ms) {
+        uint64_t units = 1;
+        switch ((enum end_tag)top->tag) {
+        case END_HOLD:
+            hold_expire(m, heap_item(top, struct hold, end), fx);
+            break;
+        case END_WAIT:
+            wait_expire(m, heap_item(top, struct wait, end), fx);
+            break;
+        case END_SESSION:
+            units += heap_item(top, struct session, end)->n_items;
+            session_end(m, heap_item(top, struct session, end), REASON_TTL, 0, fx);
+            break;
+        case END_CLOSED:
+            heap_remove(&m->ends, top);
+            lock_touch(m, heap_item(top, struct more, closed)->lock);
+            break;
+        }
+        budget -= units < budget ? units : budget;
+    }
+    return budget;
+}
+
+static void dispatch(struct machine *m, const struct op *op, struct effects *fx)
+{
+    switch (op->kind) { /* no default: a new kind must not compile until it is handled */
+    case OP_TICK:
+        break; /* carries now_ms, nothing else */
+    case OP_ACQUIRE:
+        request_acquire(m, op, fx);
+        break;
+    case OP_RELEASE:
+        request_release(m, op, fx);
+        break;
+    case OP_RENEW:
+        request_renew(m, op, fx);
+        break;
+    case OP_CONVERT:
+        request_convert(m, op, fx);
+        break;
+    case OP_BODY:
+        request_body(m, op, fx);
+        break;
+    case OP_BREAK:
+        request_break(m, op, fx);
+        break;
+    case OP_CANCEL:
+        request_cancel(m, op, fx);
+        break;
+    case OP_SESSION_OPEN:
+        session_open(m, op, fx);
+        break;
+    case OP_SESSION_ATTACH:
+        session_attach(m, op, fx);
+        break;
+    case OP_SESSION_DETACH:
+        session_detach(m, op, fx);
+        break;
+    case OP_SESSION_KEEPALIVE:
+        session_keepalive(m, op, fx);
+        break;
+    case OP_SESSION_CLOSE:
+        session_close(m, op, fx);
+        break;
+    case OP_NAMESPACE_CREATE:
+        namespace_create(m, op, fx);
+        break;
+    case OP_NAMESPACE_UPDATE:
+        namespace_update(m, op, fx);
+        break;
+    case OP_NAMESPACE_DELETE:
+        namespace_delete(m, op, fx);
+        break;
+    case OP_CHECK:
+    case OP_SHOW:
+    case OP_LIST:
+    case OP_SESSION_SHOW:
+    case OP_SESSION_LIST:
+    case OP_NAMESPACE_SHOW:
+    case OP_NAMESPACE_LIST:
+    case OP_KIND_COUNT:
+        BELAY_UNREACHABLE("a read is not ordered");
+    }
+}
+
+void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
+{
+    BELAY_CHECK(op->index == m->applied + 1);
+    if (op->now_ms > m->now_ms)
+        m->now_ms = op->now_ms; /* a new leader's clock may be behind: time never goes back */
+
+    uint64_t budget =
+        expire(m, MACHINE_EXPIRE_BATCH, fx); /* leases end here and nowhere else */
+    lock_serve_touched(m, fx);
+    (void)namespace_reap(m, budget, fx);
+    dispatch(m, op, fx);
+    lock_serve_touched(m, fx);
+    m->applied = op->index;
+    BELAY_DCHECK(machine_is_sound(m));
+}
+
+uint64_t machine_applied(const struct machine *m)
+{
+    return m->applied;
+}
+
+uint64_t machine_now(const struct machine *m)
+{
+    return m->now_ms;
+}
+
+uint64_t machine_due(const struct machine *m)
+{
+    if (!list_empty(&m->doomed))
+        return m->now_ms;
+    const struct heap_node *top = heap_top(&m->ends);
+    return top ? top->at : NEVER;
+}
+
+void machine_counts(const struct machine *m, struct machine_counts *ret)
+{
+    *ret = (struct machine_counts){.locks = m->locks,
+                                   .held = m->held,
+                                   .waiting = m->waiting,
+                                   .sessions = m->sessions.count,
+                                   .namespaces = m->n_spaces};
+}

@@ -1,0 +1,203 @@
+/* namespace.c - accounts and the namespaces in them. */
+#include "base/check.h"
+#include "base/mem.h"
+#include "machine/state.h"
+
+#include <stdlib.h>
+
+static struct slice or_default(struct slice name)
+{
+    return name.len ? name : SLICE("default");
+}
+
+struct account *account_find(const struct machine *m, struct slice name)
+{
+    name = or_default(name);
+    for (size_t i = 0; i < m->n_accounts; i++)
+        if (slice_eq(slice_of(m->accounts[i]->name, m->accounts[i]->name_len), name))
+            return m->accounts[i];
+    return NULL;
+}
+
+struct account *account_add(struct machine *m, struct slice name)
+{
+    struct account *a = mem_zalloc(sizeof *a);
+    a->name = mem_dup(name.data, name.len);
+    a->name_len = name.len;
+    m->accounts = mem_resize(m->accounts, (m->n_accounts + 1) * sizeof(struct account *));
+    m->accounts[m->n_accounts++] = a;
+    return a;
+}
+
+/* Where the namespace is, or would be. */
+static size_t place_of(const struct account *a, struct slice name, bool *ret_found)
+{
+    size_t lo = 0, hi = a->n;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        int c = slice_cmp(slice_of(a->spaces[mid]->name, a->spaces[mid]->name_len), name);
+        if (c == 0) {
+            *ret_found = true;
+            return mid;
+        }
+        if (c < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    *ret_found = false;
+    return lo;
+}
+
+struct space *space_find(const struct machine *m, struct slice account, struct slice name)
+{
+    const struct account *a = account_find(m, account);
+    bool found = false;
+    size_t at = a ? place_of(a, or_default(name), &found) : 0;
+    return found ? a->spaces[at] : NULL;
+}
+
+struct space *space_add(struct machine *m, struct account *a, struct slice name)
+{
+    bool found;
+    size_t at = place_of(a, name, &found);
+    BELAY_CHECK(!found);
+    struct space *s = space_new(m, a, name);
+    if (a->n == a->cap) {
+        a->cap = a->cap ? a->cap * 2 : 4;
+        a->spaces = mem_resize(a->spaces, a->cap * sizeof(struct space *));
+    }
+    memmove(a->spaces + at + 1, a->spaces + at, (a->n - at) * sizeof(struct space *));
+    a->spaces[at] = s;
+    a->n++;
+    m->n_spaces++;
+    return s;
+}
+
+struct space *space_new(struct machine *m, struct account *a, struct slice name)
+{
+    struct space *s = mem_zalloc(sizeof *s + name.len);
+    s->account = a;
+    s->created_ms = s->updated_ms = m->now_ms;
+    s->name_len = name.len;
+    memcpy(s->name, name.data, name.len);
+    list_init(&s->in_doomed);
+    return s;
+}
+
+void space_describe(struct space *s, struct slice description)
+{
+    free(s->description);
+    s->description = description.len ? mem_dup(description.data, description.len) : NULL;
+    s->description_len = description.len;
+}
+
+void space_free(struct space *s)
+{
+    BELAY_CHECK(s->locks.count == 0);
+    list_remove(&s->in_doomed);
+    map_done(&s->locks);
+    map_done(&s->waits);
+    index_done(&s->index);
+    free(s->description);
+    free(s);
+}
+
+static void space_doom(struct machine *m, struct space *s)
+{
+    struct account *a = s->account;
+    bool found;
+    size_t at = place_of(a, slice_of(s->name, s->name_len), &found);
+    BELAY_CHECK(found);
+    memmove(a->spaces + at, a->spaces + at + 1, (a->n - at - 1) * sizeof(struct space *));
+    a->n--;
+    m->n_spaces--;
+    s->doomed = true;
+    list_push_back(&m->doomed, &s->in_doomed);
+}
+
+static void tell(const struct machine *m, const struct op *op, enum event_kind kind,
+                 struct effects *fx)
+{
+    struct event *ev = effects_add(fx, kind);
+    ev->news = true;
+    ev->asker = op->asker;
+    ev->at_ms = m->now_ms;
+    ev->account = arena_copy(&fx->arena, or_default(op->account));
+    ev->ns = arena_copy(&fx->arena, op->ns);
+}
+
+void namespace_create(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct account *a = account_find(m, op->account);
+    if (!a) {
+        request_failed(op, BELAY_ERR_NOT_FOUND, "no such account", fx);
+    } else if (space_find(m, op->account, op->ns)) {
+        request_failed(op, BELAY_ERR_EXISTS, "a namespace with this name exists", fx);
+    } else if (a->n >= LIMIT_NAMESPACES) {
+        request_failed(op, BELAY_ERR_LIMIT, "the account has LIMIT_NAMESPACES (10000)", fx);
+    } else {
+        space_describe(space_add(m, a, op->ns), op->text);
+        tell(m, op, EVENT_NAMESPACE_CREATED, fx);
+    }
+}
+
+void namespace_update(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct space *s = request_space(m, op, fx);
+    if (!s)
+        return;
+    space_describe(s, op->text);
+    s->updated_ms = m->now_ms;
+    tell(m, op, EVENT_NAMESPACE_UPDATED, fx);
+}
+
+void namespace_delete(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct space *s = request_space(m, op, fx);
+    if (!s)
+        return;
+    if ((s->held || s->waiting) && !(op->flags & OP_FORCE)) {
+        request_failed(op, BELAY_ERR_IN_USE, "locks in it are held or waited for; use force",
+                       fx);
+        return;
+    }
+    space_doom(m, s);
+    tell(m, op, EVENT_NAMESPACE_DELETED, fx);
+    (void)namespace_reap(m, MACHINE_EXPIRE_BATCH, fx);
+}
+
+/* Takes one lock apart; what it cost. */
+static uint64_t reap_lock(struct machine *m, struct lock *l, struct effects *fx)
+{
+    uint64_t units = 1;
+    for (; l->more && !list_empty(&l->more->waits); units++)
+        wait_end(m, list_item(l->more->waits.next, struct wait, in_lock), EVENT_LEFT,
+                 REASON_NAMESPACE, fx);
+    for (; !list_empty(&l->holds); units++)
+        hold_end(m, list_item(l->holds.next, struct hold, in_lock), EVENT_EXPIRED,
+                 REASON_NAMESPACE, fx);
+    lock_set_body(l, slice_of("", 0));
+    if (l->more)
+        heap_remove(&m->ends, &l->more->closed);
+    lock_touch(m, l); /* idle now: it goes at the end of the step */
+    return units;
+}
+
+uint64_t namespace_reap(struct machine *m, uint64_t budget, struct effects *fx)
+{
+    while (budget && !list_empty(&m->doomed)) {
+        struct space *s = list_item(m->doomed.next, struct space, in_doomed);
+        struct index_place place;
+        struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
+        if (!l) {
+            space_free(s);
+            budget--;
+            continue;
+        }
+        uint64_t units = reap_lock(m, l, fx);
+        budget -= units < budget ? units : budget;
+        lock_serve_touched(m, fx);
+    }
+    return budget;
+}

@@ -1,0 +1,296 @@
+#include "machine/op.h"
+
+#include "machine/varint.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+static const char *const words[] = {
+#define X(id, word) [OP_##id] = word,
+    OP_KIND_MAP(X)
+#undef X
+};
+
+bool op_is_read(enum op_kind kind)
+{
+    return kind >= OP_CHECK;
+}
+
+const char *op_word(enum op_kind kind)
+{
+    return (size_t)kind < OP_KIND_COUNT ? words[kind] : "unknown";
+}
+
+/* The binary form: version, kind, a bit for each field that is present, then those fields.
+ * One pair of functions per type; the field list of op.h does the rest. */
+enum op_field {
+#define X(type, field) FIELD_##field,
+    OP_FIELD_MAP(X)
+#undef X
+        OP_FIELD_COUNT
+};
+static_assert(OP_FIELD_COUNT <= 32, "the presence bits are 32");
+
+static bool has_u64(uint64_t v)
+{
+    return v != 0;
+}
+
+static bool has_bytes(struct slice v)
+{
+    return v.len != 0;
+}
+
+static bool has_names(struct names v)
+{
+    return v.n != 0;
+}
+
+static void put_u64(struct buf *out, uint64_t v)
+{
+    varint_put(out, v);
+}
+
+static void put_bytes(struct buf *out, struct slice v)
+{
+    varint_put_bytes(out, v);
+}
+
+static void put_names(struct buf *out, struct names v)
+{
+    varint_put(out, v.n);
+    for (size_t i = 0; i < v.n; i++)
+        varint_put_bytes(out, v.items[i]);
+}
+
+static void get_u64(struct reader *r, struct arena *a, uint64_t *ret)
+{
+    (void)a;
+    *ret = reader_u64(r);
+}
+
+static void get_bytes(struct reader *r, struct arena *a, struct slice *ret)
+{
+    (void)a;
+    *ret = reader_bytes(r);
+}
+
+static void get_names(struct reader *r, struct arena *a, struct names *ret)
+{
+    uint64_t n = reader_u64(r);
+    if (n >
+        r->left.len) { /* every name takes a byte at least: never allocate by a bare claim */
+        r->bad = true;
+        return;
+    }
+    struct slice *items = arena_alloc(a, (size_t)n * sizeof *items);
+    for (size_t i = 0; i < n; i++)
+        items[i] = reader_bytes(r);
+    *ret = (struct names){items, (size_t)n};
+}
+
+void op_encode(const struct op *op, struct buf *out)
+{
+    uint32_t present = 0;
+#define X(type, field) present |= (uint32_t)has_##type(op->field) << FIELD_##field;
+    OP_FIELD_MAP(X)
+#undef X
+    buf_put_byte(out, OP_VERSION);
+    buf_put_byte(out, (char)op->kind);
+    varint_put(out, present);
+#define X(type, field)                                                                         \
+    if (present & 1u << FIELD_##field)                                                         \
+        put_##type(out, op->field);
+    OP_FIELD_MAP(X)
+#undef X
+}
+
+enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
+{
+    struct reader r = {.left = in};
+    struct op op = {0};
+    uint64_t version = reader_byte(&r);
+    uint64_t kind = reader_byte(&r);
+    uint64_t present = reader_u64(&r);
+    if (r.bad || version != OP_VERSION || kind >= OP_KIND_COUNT || present >> OP_FIELD_COUNT)
+        return BELAY_ERR_CORRUPT;
+    op.kind = (enum op_kind)kind;
+#define X(type, field)                                                                         \
+    if (present & 1u << FIELD_##field) {                                                       \
+        get_##type(&r, a, &op.field);                                                          \
+        if (r.bad || !has_##type(op.field))                                                    \
+            return BELAY_ERR_CORRUPT;                                                          \
+    }
+    OP_FIELD_MAP(X)
+#undef X
+    if (r.left.len != 0)
+        return BELAY_ERR_CORRUPT;
+    *ret_op = op;
+    return BELAY_OK;
+}
+
+/* --- bounds --- */
+
+struct bound {
+    size_t offset;
+    uint64_t max;
+    const char *what;
+};
+
+static enum belay_err check_numbers(const struct op *op, const char **ret_what)
+{
+    static const struct bound bounds[] = {
+        {offsetof(struct op, ttl_ms), LIMIT_TTL_MS, "ttl is over 7 days"},
+        {offsetof(struct op, wait_ms), LIMIT_WAIT_MS, "wait is over 7 days"},
+        {offsetof(struct op, grace_ms), LIMIT_GRACE_MS, "grace is over 7 days"},
+        {offsetof(struct op, delay_ms), LIMIT_DELAY_MS, "delay is over 10 minutes"},
+        {offsetof(struct op, quiet_ms), LIMIT_QUIET_MS, "quiet is over 10 minutes"},
+        {offsetof(struct op, linger_ms), LIMIT_LINGER_MS, "linger is over 1 day"},
+        {offsetof(struct op, permits), LIMIT_PERMITS, "permits are over 1000000"},
+        {offsetof(struct op, of), LIMIT_PERMITS, "of is over 1000000"},
+        {offsetof(struct op, limit), LIMIT_LIST, "limit is over 1000"},
+        {offsetof(struct op, mode), MODE_SEMAPHORE, "mode is not known"},
+        {offsetof(struct op, policy), POLICY_TIMED, "policy is not known"},
+        {offsetof(struct op, now_ms), UINT64_MAX / 4, "time is out of range"},
+    };
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        uint64_t v;
+        memcpy(&v, (const char *)op + bounds[i].offset, sizeof v);
+        if (v > bounds[i].max) {
+            *ret_what = bounds[i].what;
+            return BELAY_ERR_RANGE;
+        }
+    }
+    return BELAY_OK;
+}
+
+static enum belay_err check_bytes(const struct op *op, const char **ret_what)
+{
+    static const struct bound bounds[] = {
+        {offsetof(struct op, account), LIMIT_ACCOUNT_BYTES, "account is over 128 bytes"},
+        {offsetof(struct op, ns), LIMIT_NAMESPACE_BYTES, "namespace is over 128 bytes"},
+        {offsetof(struct op, name), LIMIT_NAME_BYTES, "name is over 512 bytes"},
+        {offsetof(struct op, owner), LIMIT_OWNER_BYTES, "owner is over 128 bytes"},
+        {offsetof(struct op, session), LIMIT_SESSION_BYTES, "session id is over 64 bytes"},
+        {offsetof(struct op, body), LIMIT_BODY_BYTES, "body is over 65536 bytes"},
+        {offsetof(struct op, text), LIMIT_DESCRIPTION_BYTES, "text is over 1024 bytes"},
+    };
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
+        struct slice v;
+        memcpy(&v, (const char *)op + bounds[i].offset, sizeof v);
+        if (v.len > bounds[i].max) {
+            *ret_what = bounds[i].what;
+            return BELAY_ERR_RANGE;
+        }
+    }
+    bool ids = op->kind == OP_SESSION_KEEPALIVE;
+    if (op->more.n > (ids ? LIMIT_BATCH_SESSIONS : LIMIT_NAMES_PER_OP)) {
+        *ret_what = ids ? "more than 4096 sessions" : "more than 64 names";
+        return BELAY_ERR_RANGE;
+    }
+    size_t max = ids ? LIMIT_SESSION_BYTES : LIMIT_NAME_BYTES;
+    for (size_t i = 0; i < op->more.n; i++) {
+        if (op->more.items[i].len == 0 || op->more.items[i].len > max) {
+            *ret_what = ids ? "a session id is empty or over 64 bytes"
+                            : "a name is empty or over 512 bytes";
+            return BELAY_ERR_RANGE;
+        }
+    }
+    return BELAY_OK;
+}
+
+static const char *check_acquire(const struct op *op)
+{
+    if (op->owner.len == 0)
+        return "owner is empty";
+    if (op->mode == MODE_NONE)
+        return "mode is missing";
+    if (op->mode == MODE_SEMAPHORE && (op->permits == 0 || op->of == 0))
+        return "permits and of must be at least 1";
+    if (op->mode == MODE_SEMAPHORE && op->permits > op->of)
+        return "permits are more than there are";
+    if (op->mode != MODE_SEMAPHORE && (op->permits || op->of))
+        return "permits need a semaphore";
+    if (op->policy != POLICY_HARD && op->mode != MODE_EXCLUSIVE)
+        return "a policy needs mode exclusive";
+    if (op->quiet_ms && op->policy != POLICY_TIMED)
+        return "quiet needs policy timed";
+    if (op->policy == POLICY_TIMED && (op->quiet_ms == 0 || op->wait_ms < op->quiet_ms))
+        return "policy timed needs quiet, and a wait that is not shorter";
+    if (op->more.n && op->wait_ms)
+        return "several names cannot be waited for";
+    return NULL;
+}
+
+static const char *check_convert(const struct op *op)
+{
+    if (op->mode != MODE_EXCLUSIVE && op->mode != MODE_SHARED)
+        return "mode must be exclusive or shared";
+    return op->more.n ? "only one name can be converted" : NULL;
+}
+
+static const char *check_combination(const struct op *op)
+{
+    bool by_someone = op->fence || op->owner.len || op->flags & OP_ANYONE;
+    switch (op->kind) {
+    case OP_ACQUIRE:
+        return op->name.len ? check_acquire(op) : "name is empty";
+    case OP_CONVERT:
+        if (op->name.len && by_someone)
+            return check_convert(op);
+        return op->name.len ? "a fence or an owner is needed" : "name is empty";
+    case OP_RELEASE:
+    case OP_RENEW:
+    case OP_BODY:
+    case OP_CHECK:
+        if (!op->name.len || !by_someone)
+            return op->name.len ? "a fence or an owner is needed" : "name is empty";
+        if (op->flags & OP_ADD_TTL && op->ttl_ms == 0)
+            return "ttl is missing";
+        return op->more.n && op->fence ? "several names need an owner, not a fence" : NULL;
+    case OP_BREAK:
+    case OP_SHOW:
+        return op->name.len ? NULL : "name is empty";
+    case OP_SESSION_OPEN:
+        if (op->ttl_ms == 0)
+            return "ttl must be at least 1 ms";
+        return op->session.len ? NULL : "session id is empty";
+    case OP_SESSION_ATTACH:
+    case OP_SESSION_DETACH:
+        if (op->target == 0)
+            return "target is missing";
+        return op->session.len ? NULL : "session id is empty";
+    case OP_SESSION_CLOSE:
+    case OP_SESSION_SHOW:
+        return op->session.len ? NULL : "session id is empty";
+    case OP_NAMESPACE_CREATE:
+    case OP_NAMESPACE_UPDATE:
+    case OP_NAMESPACE_DELETE:
+    case OP_NAMESPACE_SHOW:
+        return op->ns.len ? NULL : "namespace is empty";
+    case OP_CANCEL:
+        return op->target && op->name.len ? NULL : "target or name is missing";
+    case OP_TICK:
+    case OP_SESSION_KEEPALIVE:
+    case OP_LIST:
+    case OP_SESSION_LIST:
+    case OP_NAMESPACE_LIST:
+    case OP_KIND_COUNT:
+        break;
+    }
+    return NULL;
+}
+
+enum belay_err op_validate(const struct op *op, const char **ret_what)
+{
+    enum belay_err err = check_numbers(op, ret_what);
+    if (err == BELAY_OK)
+        err = check_bytes(op, ret_what);
+    if (err != BELAY_OK)
+        return err;
+    const char *what = check_combination(op);
+    if (!what)
+        return BELAY_OK;
+    *ret_what = what;
+    return BELAY_ERR_SYNTAX;
+}

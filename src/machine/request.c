@@ -1,0 +1,593 @@
+/* request.c - what is asked of locks: docs/SEMANTICS.md, rule by rule. */
+#include "base/check.h"
+#include "machine/state.h"
+
+struct event *request_failed(const struct op *op, enum belay_err err, const char *text,
+                             struct effects *fx)
+{
+    struct event *ev = effects_add(fx, EVENT_FAILED);
+    ev->asker = op->asker;
+    ev->err = err;
+    ev->text = slice_str(text);
+    return ev;
+}
+
+struct space *request_space(const struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct space *s = space_find(m, op->account, op->ns);
+    if (!s)
+        request_failed(op, BELAY_ERR_NO_NAMESPACE, "no such namespace", fx);
+    return s;
+}
+
+static struct slice name_at(const struct op *op, size_t i) /* 0: op->name, then op->more */
+{
+    return i == 0 ? op->name : op->more.items[i - 1];
+}
+
+/* The answer to the one who asked; the news are told apart. */
+static struct event *answer(const struct machine *m, const struct op *op, enum event_kind kind,
+                            struct effects *fx)
+{
+    struct event *ev = effects_add(fx, kind);
+    ev->asker = op->asker;
+    ev->at_ms = m->now_ms;
+    ev->account = arena_copy(&fx->arena, op->account);
+    ev->ns = arena_copy(&fx->arena, op->ns);
+    ev->name = arena_copy(&fx->arena, op->name);
+    return ev;
+}
+
+/* --- acquire --- */
+
+enum verdict { GRANT, GRANT_AGAIN, TAKE_OVER, REFUSE, OVER_LIMIT, WAIT };
+
+struct judgement {
+    enum verdict verdict;
+    enum reason reason; /* REFUSE */
+    const char *limit;  /* OVER_LIMIT */
+    struct hold *hold;  /* GRANT_AGAIN */
+    struct wait *wait;  /* TAKE_OVER */
+};
+
+static struct judgement refuse(enum reason reason)
+{
+    return (struct judgement){.verdict = REFUSE, .reason = reason};
+}
+
+static struct judgement over_limit(const char *what)
+{
+    return (struct judgement){.verdict = OVER_LIMIT, .limit = what};
+}
+
+static uint32_t capacity_wanted(const struct op *op)
+{
+    return op->mode == MODE_SEMAPHORE ? (uint32_t)op->of : CAPACITY_RW;
+}
+
+static uint32_t weight_wanted(const struct op *op)
+{
+    if (op->mode == MODE_SEMAPHORE)
+        return (uint32_t)op->permits;
+    return op->mode == MODE_SHARED ? SHARED_WEIGHT : CAPACITY_RW;
+}
+
+/* Rules 2 to 4: the lock is known and this owner may be known to it. WAIT: nothing applies. */
+static struct judgement judge_known(const struct machine *m, const struct lock *l,
+                                    const struct op *op, struct who who)
+{
+    if (l->capacity && l->capacity != capacity_wanted(op))
+        return refuse(REASON_KIND);
+    struct hold *h = hold_of(l, who);
+    if (h && !hold_over(h, m->now_ms)) {
+        if (h->weight != weight_wanted(op))
+            return refuse(REASON_KIND);
+        if (op->flags & OP_FRESH)
+            return refuse(REASON_HELD);
+        return (struct judgement){.verdict = GRANT_AGAIN, .hold = h};
+    }
+    struct wait *w = l->more && l->more->n_waits ? wait_of(m, l, who) : NULL;
+    if (!w)
+        return (struct judgement){.verdict = WAIT};
+    if (w->upgrade || w->weight != weight_wanted(op) || w->policy != op->policy ||
+        w->quiet_ms != op->quiet_ms)
+        return refuse(REASON_KIND);
+    if (op->wait_ms == 0)
+        return refuse(REASON_HELD);
+    return (struct judgement){.verdict = TAKE_OVER, .wait = w};
+}
+
+static bool way_is_free(const struct machine *m, const struct lock *l, const struct op *op)
+{
+    if (op->policy == POLICY_TIMED)
+        return false;
+    if (!l)
+        return true;
+    uint32_t capacity = l->capacity ? l->capacity : capacity_wanted(op);
+    if (lock_is_closed(l, m->now_ms) || capacity - l->used < weight_wanted(op))
+        return false;
+    if (!l->more)
+        return true;
+    return op->mode == MODE_SHARED ? l->more->n_barring == 0 : l->more->n_waits == 0;
+}
+
+static struct judgement judge(const struct machine *m, const struct space *s,
+                              const struct lock *l, const struct op *op,
+                              const struct session *session)
+{
+    if (l) {
+        struct judgement j = judge_known(m, l, op, (struct who){op->owner, session});
+        if (j.verdict != WAIT)
+            return j;
+    }
+    bool is_free = way_is_free(m, l, op);
+    if (!is_free && op->wait_ms == 0)
+        return refuse(l && lock_is_closed(l, m->now_ms) ? REASON_CLOSED : REASON_HELD);
+    if (session && session->n_items + op->more.n >= LIMIT_SESSION_ITEMS)
+        return over_limit("the session has LIMIT_SESSION_ITEMS (10000) holds and waits");
+    if (!l && s->locks.count >= LIMIT_LOCKS)
+        return over_limit("the namespace has LIMIT_LOCKS (16000000) locks");
+    if (is_free && l && l->n_holds >= LIMIT_HOLDERS)
+        return over_limit("the lock has LIMIT_HOLDERS (10000) holders");
+    if (!is_free && l && l->more && l->more->n_waits >= LIMIT_WAITERS)
+        return over_limit("the lock has LIMIT_WAITERS (100000) waiters");
+    return (struct judgement){.verdict = is_free ? GRANT : WAIT};
+}
+
+static void grant(struct machine *m, struct space *s, const struct op *op, struct slice name,
+                  struct session *session, struct effects *fx)
+{
+    struct lock *l = lock_get(m, s, name);
+    l->capacity = capacity_wanted(op);
+    if (op->flags & OP_SET_BODY)
+        lock_set_body(l, op->body);
+    struct grant g = {.owner = op->owner,
+                      .session = session,
+                      .asker = op->asker,
+                      .ttl_ms = (uint32_t)op->ttl_ms,
+                      .grace_ms = (uint32_t)op->grace_ms,
+                      .delay_ms = (uint32_t)op->delay_ms,
+                      .weight = weight_wanted(op)};
+    struct hold *h = hold_add(m, l, &g, ++m->counter);
+    end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
+    hold_granted(m, h, fx);
+}
+
+static void grant_again(struct machine *m, struct hold *h, const struct op *op,
+                        struct effects *fx)
+{
+    h->asker = op->asker;
+    h->ttl_ms = (uint32_t)op->ttl_ms;
+    h->grace_ms = (uint32_t)op->grace_ms;
+    h->delay_ms = (uint32_t)op->delay_ms;
+    h->since_ms = m->now_ms;
+    h->overdue = false;
+    hold_place(m, h);
+    end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
+    if (op->flags & OP_SET_BODY)
+        lock_set_body(h->lock, op->body);
+    hold_granted(m, h, fx);
+    lock_touch(m, h->lock); /* an emptied body may leave `more` with nothing in it */
+}
+
+static struct event *queued(const struct machine *m, const struct wait *w, const struct op *op,
+                            struct effects *fx)
+{
+    struct event *ev = lock_news(m, w->lock, EVENT_QUEUED, fx);
+    ev->asker = op->flags & OP_NOBLOCK ? op->asker : 0;
+    ev->owner = arena_copy(&fx->arena, wait_owner(w));
+    ev->session = arena_copy(&fx->arena, session_id(w->session));
+    ev->mode = mode_of(w->lock, w->weight);
+    ev->ticket = w->end.seq;
+    ev->position = wait_position(w);
+    ev->expires_in_ms = w->deadline_ms - m->now_ms;
+    return ev;
+}
+
+static void take_over(struct machine *m, struct wait *w, const struct op *op,
+                      struct effects *fx)
+{
+    struct event *ev = lock_news(m, w->lock, EVENT_REFUSED, fx);
+    ev->asker = w->asker;
+    ev->news = false; /* the line has not changed */
+    ev->reason = REASON_REPLACED;
+    ev->owner = arena_copy(&fx->arena, wait_owner(w));
+    ev->ticket = w->end.seq;
+    wait_ask(m, w, op);
+    queued(m, w, op, fx)->news = false;
+}
+
+static void refused(const struct machine *m, const struct op *op, enum reason reason,
+                    struct effects *fx)
+{
+    struct event *ev = answer(m, op, EVENT_REFUSED, fx);
+    ev->reason = reason;
+    ev->owner = arena_copy(&fx->arena, op->owner);
+    ev->mode = (enum lock_mode)op->mode;
+}
+
+static bool refused_as_deadlock(const struct machine *m, const struct lock *l,
+                                const struct op *op, struct who who, struct effects *fx)
+{
+    struct cycle_step *cycle;
+    size_t n;
+    if (!deadlock_found(m, l, who, fx, &cycle, &n))
+        return false;
+    struct event *ev = answer(m, op, EVENT_DEADLOCK, fx);
+    ev->news = true;
+    ev->owner = arena_copy(&fx->arena, who.owner);
+    ev->session = arena_copy(&fx->arena, session_id(who.session));
+    ev->mode = (enum lock_mode)op->mode;
+    ev->cycle = cycle;
+    ev->n_cycle = n;
+    return true;
+}
+
+static void join_line(struct machine *m, struct space *s, const struct op *op,
+                      struct session *session, struct effects *fx)
+{
+    struct lock *l = lock_find(m, s, op->name);
+    struct who who = {op->owner, session};
+    if (l && refused_as_deadlock(m, l, op, who, fx))
+        return;
+    l = lock_get(m, s, op->name);
+    l->capacity = capacity_wanted(op);
+    struct wait *w = wait_add(m, l, op, session, NULL);
+    queued(m, w, op, fx);
+}
+
+/* A wait of this owner that has run out and is not yet worked off must not be taken over. */
+static void bury_dead_wait(struct machine *m, const struct lock *l, struct who who,
+                           struct effects *fx)
+{
+    if (!l->more || l->more->n_waits == 0)
+        return;
+    struct wait *w = wait_of(m, l, who);
+    if (w && w->deadline_ms <= m->now_ms)
+        wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
+}
+
+static void acquire_one(struct machine *m, struct space *s, const struct op *op,
+                        struct session *session, struct effects *fx)
+{
+    struct lock *l = lock_find(m, s, op->name);
+    if (l)
+        bury_dead_wait(m, l, (struct who){op->owner, session}, fx);
+    struct judgement j = judge(m, s, l, op, session);
+    switch (j.verdict) {
+    case GRANT:
+        grant(m, s, op, op->name, session, fx);
+        break;
+    case GRANT_AGAIN:
+        grant_again(m, j.hold, op, fx);
+        break;
+    case TAKE_OVER:
+        take_over(m, j.wait, op, fx);
+        break;
+    case REFUSE:
+        refused(m, op, j.reason, fx);
+        break;
+    case OVER_LIMIT:
+        request_failed(op, BELAY_ERR_LIMIT, j.limit, fx);
+        break;
+    case WAIT:
+        join_line(m, s, op, session, fx);
+        break;
+    }
+}
+
+/* Several names, without waiting: all or none. The last grant carries the answer. */
+static void acquire_all(struct machine *m, struct space *s, const struct op *op,
+                        struct session *session, struct effects *fx)
+{
+    size_t n = 1 + op->more.n;
+    for (size_t i = 0; i < n; i++) {
+        struct op one = *op;
+        one.name = name_at(op, i);
+        struct judgement j = judge(m, s, lock_find(m, s, one.name), &one, session);
+        if (j.verdict == REFUSE)
+            refused(m, &one, j.reason, fx);
+        else if (j.verdict == OVER_LIMIT)
+            request_failed(op, BELAY_ERR_LIMIT, j.limit, fx);
+        else
+            continue;
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct op one = *op;
+        one.name = name_at(op, i);
+        one.more = (struct names){0};
+        one.asker = i + 1 == n ? op->asker : 0;
+        acquire_one(m, s, &one, session, fx); /* a name given twice is granted again */
+    }
+}
+
+void request_acquire(struct machine *m, const struct op *op, struct effects *fx)
+{
+    bool ok;
+    struct space *s = request_space(m, op, fx);
+    struct session *session = s ? session_of(m, op, &ok, fx) : NULL;
+    if (!s || !ok)
+        return;
+    if (op->more.n)
+        acquire_all(m, s, op, session, fx);
+    else
+        acquire_one(m, s, op, session, fx);
+}
+
+/* --- by fence or by owner --- */
+
+static bool names_hold(const struct op *op, const struct hold *h, uint64_t now_ms)
+{
+    if (hold_over(h, now_ms))
+        return false;
+    if (op->fence)
+        return hold_fence(h) == op->fence;
+    if (op->flags & OP_ANYONE)
+        return true;
+    return slice_eq(hold_owner(h), op->owner) &&
+           (op->session.len == 0 || slice_eq(session_id(h->session), op->session));
+}
+
+struct hold *request_hold(const struct lock *l, const struct op *op, uint64_t now_ms)
+{
+    if (!l)
+        return NULL;
+    list_each (it, &l->holds) {
+        struct hold *h = list_item(it, struct hold, in_lock);
+        if (names_hold(op, h, now_ms))
+            return h;
+    }
+    return NULL;
+}
+
+static void keep_session(struct machine *m, const struct op *op)
+{
+    struct session *s = op->session.len ? session_find(m, op->session) : NULL;
+    if (s && !session_over(s, m->now_ms))
+        session_keep(m, s);
+}
+
+static uint64_t release_from(struct machine *m, struct lock *l, const struct op *op,
+                             struct effects *fx)
+{
+    uint64_t n = 0;
+    list_each_safe(it, &l->holds)
+    {
+        struct hold *h = list_item(it, struct hold, in_lock);
+        if (!names_hold(op, h, m->now_ms))
+            continue;
+        hold_end(m, h, EVENT_RELEASED, REASON_RELEASE, fx);
+        n++;
+        if (op->fence)
+            break;
+    }
+    if (op->owner.len == 0 || op->fence || !l->more || l->more->n_waits == 0)
+        return n;
+    struct session *session = op->session.len ? session_find(m, op->session) : NULL;
+    if (op->session.len && !session)
+        return n;
+    struct wait *w = wait_of(m, l, (struct who){op->owner, session});
+    if (w) {
+        wait_end(m, w, EVENT_LEFT, REASON_RELEASE, fx);
+        n++;
+    }
+    return n;
+}
+
+void request_release(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct space *s = request_space(m, op, fx);
+    if (!s)
+        return;
+    keep_session(m, op);
+    uint64_t n = 0;
+    for (size_t i = 0; i <= op->more.n; i++) {
+        struct lock *l = lock_find(m, s, name_at(op, i));
+        if (l)
+            n += release_from(m, l, op, fx);
+    }
+    answer(m, op, EVENT_RELEASED, fx)->count = n;
+}
+
+static void extend(struct machine *m, struct hold *h, uint64_t ttl_ms)
+{
+    if (ttl_ms)
+        h->ttl_ms = (uint32_t)ttl_ms;
+    h->overdue = false;
+    end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
+}
+
+/* ttl more than what remains, but no longer than a new lease could be. */
+static void add_ttl(struct machine *m, struct hold *h, uint64_t ttl_ms)
+{
+    uint64_t end = (h->end.pos ? h->end.at : m->now_ms) + ttl_ms;
+    uint64_t max = m->now_ms + LIMIT_TTL_MS;
+    h->ttl_ms = (uint32_t)ttl_ms;
+    h->overdue = false;
+    end_set(m, &h->end, end < max ? end : max);
+}
+
+static struct event *tell_hold(const struct machine *m, const struct hold *h,
+                               enum event_kind kind, uint64_t asker, struct effects *fx)
+{
+    struct event *ev = lock_news(m, h->lock, kind, fx);
+    ev->asker = asker;
+    ev->owner = arena_copy(&fx->arena, hold_owner(h));
+    ev->session = arena_copy(&fx->arena, session_id(h->session));
+    ev->mode = mode_of(h->lock, h->weight);
+    ev->fence = hold_fence(h);
+    ev->forever = h->end.pos == 0;
+    ev->expires_in_ms = ev->forever ? 0 : h->end.at - m->now_ms;
+    return ev;
+}
+
+static const char stale_text[] = "the fence or owner does not hold the lock";
+
+void request_renew(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct space *s = request_space(m, op, fx);
+    if (!s)
+        return;
+    keep_session(m, op);
+    for (size_t i = 0; i <= op->more.n; i++) {
+        if (!request_hold(lock_find(m, s, name_at(op, i)), op, m->now_ms)) {
+            request_failed(op, BELAY_ERR_STALE, stale_text, fx);
+            return;
+        }
+    }
+    for (size_t i = 0; i <= op->more.n; i++) {
+        struct hold *h = request_hold(lock_find(m, s, name_at(op, i)), op, m->now_ms);
+        if (op->flags & OP_ADD_TTL)
+            add_ttl(m, h, op->ttl_ms);
+        else
+            extend(m, h, op->ttl_ms);
+        tell_hold(m, h, EVENT_RENEWED, i == op->more.n ? op->asker : 0, fx);
+    }
+}
+
+void request_body(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct space *s = request_space(m, op, fx);
+    if (!s)
+        return;
+    keep_session(m, op);
+    struct hold *h = request_hold(lock_find(m, s, op->name), op, m->now_ms);
+    if (!h) {
+        request_failed(op, BELAY_ERR_STALE, stale_text, fx);
+        return;
+    }
+    lock_set_body(h->lock, op->body);
+    extend(m, h, op->ttl_ms);
+    tell_hold(m, h, EVENT_BODY_SET, op->asker, fx);
+    lock_touch(m, h->lock);
+}
+
+/* --- convert --- */
+
+static void convert_now(struct machine *m, struct hold *h, const struct op *op,
+                        struct effects *fx)
+{
+    struct lock *l = h->lock;
+    uint32_t weight = weight_wanted(op);
+    l->used = l->used - h->weight + weight;
+    h->weight = weight;
+    h->asker = op->asker;
+    h->since_ms = m->now_ms;
+    hold_place(m, h);
+    extend(m, h, op->ttl_ms);
+    hold_granted(m, h, fx);
+    lock_touch(m, l);
+}
+
+static void deadlock_of_two(const struct machine *m, const struct op *op, const struct hold *h,
+                            const struct wait *other, struct effects *fx)
+{
+    struct event *ev = answer(m, op, EVENT_DEADLOCK, fx);
+    ev->news = true;
+    ev->owner = arena_copy(&fx->arena, hold_owner(h));
+    ev->session = arena_copy(&fx->arena, session_id(h->session));
+    ev->mode = MODE_EXCLUSIVE;
+    ev->cycle = arena_alloc(&fx->arena, 2 * sizeof *ev->cycle);
+    ev->n_cycle = 2;
+    ev->cycle[0].owner = ev->owner;
+    ev->cycle[1].owner = arena_copy(&fx->arena, wait_owner(other));
+    ev->cycle[0].name = ev->cycle[1].name = ev->name;
+}
+
+static void upgrade(struct machine *m, struct hold *h, const struct op *op, struct effects *fx)
+{
+    struct lock *l = h->lock;
+    if (l->n_holds == 1 && !lock_is_closed(l, m->now_ms)) {
+        convert_now(m, h, op, fx);
+        return;
+    }
+    struct wait *first = NULL;
+    if (l->more && l->more->n_waits)
+        first = list_item(l->more->waits.next, struct wait, in_lock);
+    struct op ask = *op;
+    ask.ttl_ms = op->ttl_ms ? op->ttl_ms : h->ttl_ms;
+    ask.flags &= ~(uint64_t)OP_SET_BODY;
+    if (first && first->upgrade && first->upgrade != h)
+        deadlock_of_two(m, op, h, first, fx);
+    else if (op->wait_ms == 0)
+        refused(m, op, lock_is_closed(l, m->now_ms) ? REASON_CLOSED : REASON_HELD, fx);
+    else if (first && first->upgrade)
+        take_over(m, first, &ask, fx);
+    else if (l->more && l->more->n_waits >= LIMIT_WAITERS)
+        request_failed(op, BELAY_ERR_LIMIT, "the lock has LIMIT_WAITERS (100000) waiters", fx);
+    else if (h->session && h->session->n_items >= LIMIT_SESSION_ITEMS)
+        request_failed(op, BELAY_ERR_LIMIT,
+                       "the session has LIMIT_SESSION_ITEMS (10000) holds and waits", fx);
+    else if (!refused_as_deadlock(m, l, op, (struct who){hold_owner(h), h->session}, fx))
+        queued(m, wait_add(m, l, &ask, h->session, h), op, fx);
+}
+
+void request_convert(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct space *s = request_space(m, op, fx);
+    if (!s)
+        return;
+    keep_session(m, op);
+    struct hold *h = request_hold(lock_find(m, s, op->name), op, m->now_ms);
+    if (!h)
+        request_failed(op, BELAY_ERR_STALE, stale_text, fx);
+    else if (h->lock->capacity != CAPACITY_RW)
+        refused(m, op, REASON_KIND, fx);
+    else if (op->mode == MODE_SHARED || h->weight == CAPACITY_RW)
+        convert_now(m, h, op, fx);
+    else
+        upgrade(m, h, op, fx);
+}
+
+/* --- break, cancel --- */
+
+void request_break(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct space *s = request_space(m, op, fx);
+    if (!s)
+        return;
+    struct lock *l = lock_find(m, s, op->name);
+    uint64_t n = 0;
+    if (l) {
+        list_each_safe(it, &l->holds)
+        {
+            hold_end(m, list_item(it, struct hold, in_lock), EVENT_BROKEN, REASON_BREAK, fx);
+            n++;
+        }
+    }
+    if (n)
+        m->counter++; /* the fence moves on, although nobody holds it */
+    answer(m, op, EVENT_BROKEN, fx)->count = n;
+}
+
+static void cancel_in(struct machine *m, struct lock *l, const struct op *op,
+                      struct effects *fx)
+{
+    if (l->more) {
+        list_each (it, &l->more->waits) {
+            struct wait *w = list_item(it, struct wait, in_lock);
+            if (w->asker == op->target) {
+                wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
+                return;
+            }
+        }
+    }
+    list_each (it, &l->holds) {
+        struct hold *h = list_item(it, struct hold, in_lock);
+        if (h->asker == op->target) {
+            hold_end(m, h, EVENT_RELEASED, REASON_CANCEL, fx);
+            return;
+        }
+    }
+}
+
+void request_cancel(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct space *s = space_find(m, op->account, op->ns);
+    for (size_t i = 0; s && i <= op->more.n; i++) {
+        struct lock *l = lock_find(m, s, name_at(op, i));
+        if (l)
+            cancel_in(m, l, op, fx);
+    }
+}

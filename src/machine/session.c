@@ -1,0 +1,183 @@
+/* session.c - sessions: everything acquired in one goes with it, in one step. */
+#include "base/check.h"
+#include "base/mem.h"
+#include "machine/state.h"
+
+#include <stdlib.h>
+
+static bool same_id(struct map_node *node, const void *key)
+{
+    const struct slice *id = key;
+    return slice_eq(session_id(map_item(node, const struct session, by_id)), *id);
+}
+
+struct session *session_find(const struct machine *m, struct slice id)
+{
+    struct map_node *n =
+        map_find(&m->sessions, hash_bytes(&m->key, id.data, id.len), same_id, &id);
+    return n ? map_item(n, struct session, by_id) : NULL;
+}
+
+struct session *session_add(struct machine *m, struct slice id, uint64_t number)
+{
+    BELAY_CHECK(id.len > 0 && id.len <= LIMIT_SESSION_BYTES);
+    struct session *s = mem_alloc(sizeof *s + id.len);
+    *s = (struct session){.id_len = id.len, .end = {.seq = number, .tag = END_SESSION}};
+    memcpy(s->id, id.data, id.len);
+    list_init(&s->holds);
+    list_init(&s->waits);
+    list_push_back(&m->session_list, &s->in_machine);
+    map_add(&m->sessions, &s->by_id, hash_bytes(&m->key, id.data, id.len));
+    return s;
+}
+
+void session_describe(struct session *s, struct slice description)
+{
+    free(s->description);
+    s->description = description.len ? mem_dup(description.data, description.len) : NULL;
+    s->description_len = description.len;
+}
+
+void session_free(struct machine *m, struct session *s)
+{
+    BELAY_CHECK(s->n_items == 0);
+    heap_remove(&m->ends, &s->end);
+    list_remove(&s->in_machine);
+    map_remove(&m->sessions, &s->by_id);
+    free(s->description);
+    free(s);
+}
+
+void session_keep(struct machine *m, struct session *s)
+{
+    heap_set(&m->ends, &s->end, m->now_ms + s->ttl_ms);
+}
+
+static struct event *session_news(const struct machine *m, const struct session *s,
+                                  enum event_kind kind, uint64_t asker, struct effects *fx)
+{
+    struct event *ev = effects_add(fx, kind);
+    ev->news = true;
+    ev->asker = asker;
+    ev->at_ms = m->now_ms;
+    ev->session = arena_copy(&fx->arena, session_id(s));
+    ev->expires_in_ms = s->end.at > m->now_ms ? s->end.at - m->now_ms : 0;
+    return ev;
+}
+
+/* Holds and waits end in the order of their numbers; only then are the lines served, so none of
+ * this session's waits can be granted a lock that it has just lost. */
+void session_end(struct machine *m, struct session *s, enum reason reason, uint64_t asker,
+                 struct effects *fx)
+{
+    uint64_t n = s->n_items;
+    bool closed = reason == REASON_RELEASE;
+    while (s->n_items) {
+        struct hold *h = NULL;
+        struct wait *w = NULL;
+        if (!list_empty(&s->holds))
+            h = list_item(s->holds.next, struct hold, in_session);
+        if (!list_empty(&s->waits))
+            w = list_item(s->waits.next, struct wait, in_session);
+        if (h && (!w || hold_fence(h) < w->end.seq))
+            hold_end(m, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, reason, fx);
+        else
+            wait_end(m, w, EVENT_LEFT, REASON_SESSION, fx);
+    }
+    struct event *ev = session_news(m, s, EVENT_SESSION_ENDED, asker, fx);
+    ev->reason = reason;
+    ev->count = n;
+    ev->expires_in_ms = 0;
+    session_free(m, s);
+}
+
+struct session *session_of(struct machine *m, const struct op *op, bool *ret_ok,
+                           struct effects *fx)
+{
+    *ret_ok = true;
+    if (op->session.len == 0)
+        return NULL;
+    struct session *s = session_find(m, op->session);
+    if (s && !session_over(s, m->now_ms)) {
+        session_keep(m, s);
+        return s;
+    }
+    *ret_ok = false;
+    request_failed(op, BELAY_ERR_NO_SESSION, "no such session, or it has ended", fx);
+    return NULL;
+}
+
+void session_open(struct machine *m, const struct op *op, struct effects *fx)
+{
+    if (session_find(m, op->session)) {
+        request_failed(op, BELAY_ERR_EXISTS, "a session with this id lives", fx);
+        return;
+    }
+    if (m->sessions.count >= LIMIT_SESSIONS) {
+        request_failed(op, BELAY_ERR_LIMIT, "there are LIMIT_SESSIONS (1000000) sessions", fx);
+        return;
+    }
+    struct session *s = session_add(m, op->session, ++m->counter);
+    s->ttl_ms = (uint32_t)op->ttl_ms;
+    s->linger_ms = (uint32_t)op->linger_ms;
+    s->target = op->target;
+    session_describe(s, op->text);
+    session_keep(m, s);
+    session_news(m, s, EVENT_SESSION_OPENED, op->asker, fx);
+}
+
+void session_attach(struct machine *m, const struct op *op, struct effects *fx)
+{
+    bool ok;
+    struct session *s = session_of(m, op, &ok, fx);
+    if (!s)
+        return;
+    s->target = op->target;
+    struct event *ev = session_news(m, s, EVENT_SESSION_KEPT, op->asker, fx);
+    ev->news = false;
+    ev->count = 1;
+}
+
+void session_detach(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct session *s = session_find(m, op->session);
+    bool mine = s && s->target == op->target && !session_over(s, m->now_ms);
+    if (mine && s->linger_ms == 0) {
+        session_end(m, s, REASON_SESSION, 0, fx);
+    } else if (mine) {
+        s->target = 0;
+        heap_set(&m->ends, &s->end, m->now_ms + s->linger_ms);
+    }
+    struct event *ev = effects_add(fx, EVENT_SESSION_KEPT);
+    ev->asker = op->asker;
+    ev->at_ms = m->now_ms;
+    ev->session = arena_copy(&fx->arena, op->session);
+    ev->count = mine;
+}
+
+void session_keepalive(struct machine *m, const struct op *op, struct effects *fx)
+{
+    uint64_t alive = 0;
+    for (size_t i = 0; i <= op->more.n; i++) {
+        struct slice id = i == 0 ? op->session : op->more.items[i - 1];
+        struct session *s = id.len ? session_find(m, id) : NULL;
+        if (!s || session_over(s, m->now_ms))
+            continue;
+        session_keep(m, s);
+        alive++;
+    }
+    struct event *ev = effects_add(fx, EVENT_SESSION_KEPT);
+    ev->asker = op->asker;
+    ev->at_ms = m->now_ms;
+    ev->session = arena_copy(&fx->arena, op->session);
+    ev->count = alive;
+}
+
+void session_close(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct session *s = session_find(m, op->session);
+    if (!s || session_over(s, m->now_ms))
+        request_failed(op, BELAY_ERR_NO_SESSION, "no such session, or it has ended", fx);
+    else
+        session_end(m, s, REASON_RELEASE, op->asker, fx);
+}

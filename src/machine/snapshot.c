@@ -1,0 +1,525 @@
+/* snapshot.c - the whole state as bytes and back, its hash, and the walk that checks it.
+ *
+ *   "BELAYSNP" version | applied now counter | sessions | accounts, namespaces, locks | crc32c
+ *
+ * Equal states give equal bytes: everything is written in an order that is part of the state
+ * (names, numbers, places in line), nothing in the order of a table. Reading trusts nothing. */
+#include "base/check.h"
+#include "base/mem.h"
+#include "machine/state.h"
+#include "machine/varint.h"
+
+#include <stdlib.h>
+
+enum { SNAPSHOT_VERSION = 1, SNAPSHOT_MAGIC_BYTES = 8, SNAPSHOT_CRC_BYTES = 4 };
+static const char magic[SNAPSHOT_MAGIC_BYTES] = {'B', 'E', 'L', 'A', 'Y', 'S', 'N', 'P'};
+
+/* --- writing --- */
+
+static void put_end(struct buf *out, const struct heap_node *end) /* 0: none; else at + 1 */
+{
+    varint_put(out, end->pos ? end->at + 1 : 0);
+}
+
+static void put_session_ref(struct buf *out, const struct session *s)
+{
+    varint_put(out, s ? s->end.seq : 0);
+}
+
+static void put_session(struct buf *out, const struct session *s)
+{
+    varint_put_bytes(out, session_id(s));
+    varint_put(out, s->end.seq);
+    varint_put(out, s->end.at);
+    varint_put(out, s->ttl_ms);
+    varint_put(out, s->linger_ms);
+    varint_put(out, s->target);
+    varint_put_bytes(out, slice_of(s->description, s->description_len));
+}
+
+static void put_hold(struct buf *out, const struct hold *h)
+{
+    varint_put_bytes(out, hold_owner(h));
+    put_session_ref(out, h->session);
+    varint_put(out, hold_fence(h));
+    put_end(out, &h->end);
+    varint_put(out, h->asker);
+    varint_put(out, h->since_ms);
+    varint_put(out, h->ttl_ms);
+    varint_put(out, h->grace_ms);
+    varint_put(out, h->delay_ms);
+    varint_put(out, h->weight);
+    varint_put(out, h->overdue);
+}
+
+static void put_wait(struct buf *out, const struct wait *w)
+{
+    varint_put_bytes(out, wait_owner(w));
+    put_session_ref(out, w->session);
+    varint_put(out, w->end.seq);
+    varint_put(out, w->end.at);
+    varint_put(out, w->upgrade ? hold_fence(w->upgrade) : 0);
+    varint_put(out, w->asker);
+    varint_put(out, w->since_ms);
+    varint_put(out, w->deadline_ms);
+    varint_put(out, w->quiet_from_ms);
+    varint_put(out, w->ttl_ms);
+    varint_put(out, w->grace_ms);
+    varint_put(out, w->delay_ms);
+    varint_put(out, w->quiet_ms);
+    varint_put(out, w->weight);
+    varint_put(out, w->policy);
+    varint_put(out, w->brings_body);
+    varint_put_bytes(out, slice_of(w->body, w->body_len));
+}
+
+static void put_lock(struct buf *out, const struct lock *l)
+{
+    varint_put_bytes(out, lock_name(l));
+    varint_put(out, l->capacity);
+    varint_put(out, l->n_holds);
+    list_each (it, &l->holds)
+        put_hold(out, list_item(it, const struct hold, in_lock));
+    varint_put(out, l->more != NULL);
+    if (!l->more)
+        return;
+    put_end(out, &l->more->closed);
+    varint_put(out, l->more->closed.pos ? l->more->closed.seq : 0);
+    varint_put_bytes(out, slice_of(l->more->body, l->more->body_len));
+    varint_put(out, l->more->n_waits);
+    list_each (it, &l->more->waits)
+        put_wait(out, list_item(it, const struct wait, in_lock));
+}
+
+static void put_space(struct buf *out, const struct space *s)
+{
+    varint_put_bytes(out, slice_of(s->name, s->name_len));
+    varint_put_bytes(out, slice_of(s->description, s->description_len));
+    varint_put(out, s->created_ms);
+    varint_put(out, s->updated_ms);
+    varint_put(out, s->locks.count);
+    struct index_place place;
+    struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
+    for (; l; l = index_next(&s->index, &place))
+        put_lock(out, l);
+}
+
+void machine_encode(const struct machine *m, struct buf *out)
+{
+    size_t start = buf_len(out);
+    buf_put(out, magic, sizeof magic);
+    varint_put(out, SNAPSHOT_VERSION);
+    varint_put(out, m->applied);
+    varint_put(out, m->now_ms);
+    varint_put(out, m->counter);
+    varint_put(out, m->sessions.count);
+    list_each (it, &m->session_list)
+        put_session(out, list_item(it, const struct session, in_machine));
+    varint_put(out, m->n_accounts);
+    for (size_t i = 0; i < m->n_accounts; i++) {
+        const struct account *a = m->accounts[i];
+        varint_put_bytes(out, slice_of(a->name, a->name_len));
+        varint_put(out, a->n);
+        for (size_t j = 0; j < a->n; j++)
+            put_space(out, a->spaces[j]);
+        size_t n_doomed = 0;
+        list_each (it, &m->doomed)
+            n_doomed += list_item(it, const struct space, in_doomed)->account == a;
+        varint_put(out, n_doomed);
+        list_each (it, &m->doomed) {
+            const struct space *s = list_item(it, const struct space, in_doomed);
+            if (s->account == a)
+                put_space(out, s);
+        }
+    }
+    if (out->oom)
+        return;
+    uint32_t crc = crc32c(0, out->mem + out->start + start, buf_len(out) - start);
+    for (int i = 0; i < SNAPSHOT_CRC_BYTES; i++)
+        buf_put_byte(out, (char)(crc >> (8 * i)));
+}
+
+uint64_t machine_hash(const struct machine *m)
+{
+    static const struct hash_key fixed = {0, 0};
+    struct buf bytes = {0};
+    machine_encode(m, &bytes);
+    BELAY_CHECK(!bytes.oom);
+    uint64_t h = hash_bytes(&fixed, buf_data(&bytes), buf_len(&bytes));
+    buf_done(&bytes);
+    return h;
+}
+
+/* --- reading --- */
+
+struct loader {
+    struct machine *m;
+    struct reader r;
+    uint64_t *numbers; /* every fence, ticket and session number: none may stand twice */
+    size_t n_numbers, cap_numbers;
+    struct session **sessions; /* by number */
+    size_t n_sessions;
+    struct hold **holds; /* of sessions, to be put into their lists by number */
+    size_t n_holds, cap_holds;
+    struct wait **waits;
+    size_t n_waits, cap_waits;
+};
+
+static void *grown(void *items, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap)
+        return items;
+    *cap = *cap ? *cap * 2 : 64;
+    return mem_resize(items, *cap * size);
+}
+
+static bool ok(struct loader *ld, bool cond)
+{
+    if (!cond)
+        ld->r.bad = true;
+    return !ld->r.bad;
+}
+
+static uint64_t number(struct loader *ld)
+{
+    uint64_t n = reader_u64(&ld->r);
+    ok(ld, n > 0 && n <= ld->m->counter);
+    ld->numbers = grown(ld->numbers, ld->n_numbers, &ld->cap_numbers, sizeof *ld->numbers);
+    ld->numbers[ld->n_numbers++] = n;
+    return n;
+}
+
+static uint64_t bounded(struct loader *ld, uint64_t max)
+{
+    uint64_t v = reader_u64(&ld->r);
+    return ok(ld, v <= max) ? v : 0;
+}
+
+static struct slice bytes_of(struct loader *ld, size_t min, size_t max)
+{
+    struct slice s = reader_bytes(&ld->r);
+    ok(ld, s.len >= min && s.len <= max);
+    return s;
+}
+
+static uint64_t time_of(struct loader *ld)
+{
+    return bounded(ld, UINT64_MAX / 2);
+}
+
+static void read_session(struct loader *ld)
+{
+    struct slice id = bytes_of(ld, 1, LIMIT_SESSION_BYTES);
+    uint64_t seq = number(ld);
+    uint64_t at = time_of(ld);
+    uint64_t ttl_ms = bounded(ld, LIMIT_TTL_MS);
+    uint64_t linger_ms = bounded(ld, LIMIT_LINGER_MS);
+    uint64_t target = reader_u64(&ld->r);
+    struct slice description = bytes_of(ld, 0, LIMIT_DESCRIPTION_BYTES);
+    if (!ok(ld, ttl_ms > 0) || !ok(ld, !session_find(ld->m, id)))
+        return;
+    struct session *s = session_add(ld->m, id, seq);
+    s->ttl_ms = (uint32_t)ttl_ms;
+    s->linger_ms = (uint32_t)linger_ms;
+    s->target = target;
+    session_describe(s, description);
+    heap_set(&ld->m->ends, &s->end, at);
+    ok(ld, ld->n_sessions == 0 || ld->sessions[ld->n_sessions - 1]->end.seq < seq);
+    ld->sessions[ld->n_sessions++] = s;
+}
+
+static struct session *session_ref(struct loader *ld)
+{
+    uint64_t seq = reader_u64(&ld->r);
+    size_t lo = 0, hi = ld->n_sessions;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (ld->sessions[mid]->end.seq < seq)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (seq == 0)
+        return NULL;
+    bool found = lo < ld->n_sessions && ld->sessions[lo]->end.seq == seq;
+    return ok(ld, found) ? ld->sessions[lo] : NULL;
+}
+
+static bool weight_fits(const struct lock *l, uint64_t weight)
+{
+    if (weight == 0)
+        return false;
+    if (l->capacity == CAPACITY_RW)
+        return weight == SHARED_WEIGHT || weight == CAPACITY_RW;
+    return weight <= l->capacity;
+}
+
+static void read_hold(struct loader *ld, struct lock *l)
+{
+    struct grant g = {.owner = bytes_of(ld, 1, LIMIT_OWNER_BYTES), .session = session_ref(ld)};
+    uint64_t fence = number(ld);
+    uint64_t end = reader_u64(&ld->r);
+    g.asker = reader_u64(&ld->r);
+    uint64_t since_ms = time_of(ld);
+    g.ttl_ms = (uint32_t)bounded(ld, LIMIT_TTL_MS);
+    g.grace_ms = (uint32_t)bounded(ld, LIMIT_GRACE_MS);
+    g.delay_ms = (uint32_t)bounded(ld, LIMIT_DELAY_MS);
+    uint64_t weight = reader_u64(&ld->r);
+    uint64_t overdue = bounded(ld, 1);
+    ok(ld, weight_fits(l, weight) && l->capacity - l->used >= weight && end <= UINT64_MAX / 2);
+    if (!list_empty(&l->holds))
+        ok(ld, hold_fence(list_item(l->holds.prev, struct hold, in_lock)) < fence);
+    if (ld->r.bad)
+        return;
+    g.weight = (uint32_t)weight;
+    struct session *session = g.session;
+    g.session = NULL; /* its place in the session's list comes last, when all holds are known */
+    struct hold *h = hold_add(ld->m, l, &g, fence);
+    h->since_ms = since_ms;
+    h->overdue = overdue;
+    h->session = session;
+    if (end)
+        heap_set(&ld->m->ends, &h->end, end - 1);
+    if (session) {
+        ld->holds = grown(ld->holds, ld->n_holds, &ld->cap_holds, sizeof *ld->holds);
+        ld->holds[ld->n_holds++] = h;
+        session->n_items++;
+    }
+}
+
+static struct hold *hold_with(const struct lock *l, uint64_t fence)
+{
+    list_each (it, &l->holds) {
+        struct hold *h = list_item(it, struct hold, in_lock);
+        if (hold_fence(h) == fence)
+            return h;
+    }
+    return NULL;
+}
+
+/* The fields of a wait that stand behind its owner; false when they do not fit the lock. */
+static bool read_wait_fields(struct loader *ld, const struct lock *l, struct wait *w)
+{
+    w->session = session_ref(ld);
+    w->end = (struct heap_node){.seq = number(ld), .tag = END_WAIT};
+    w->end.at = time_of(ld);
+    uint64_t upgrade = reader_u64(&ld->r);
+    w->asker = reader_u64(&ld->r);
+    w->since_ms = time_of(ld);
+    w->deadline_ms = time_of(ld);
+    w->quiet_from_ms = time_of(ld);
+    w->ttl_ms = (uint32_t)bounded(ld, LIMIT_TTL_MS);
+    w->grace_ms = (uint32_t)bounded(ld, LIMIT_GRACE_MS);
+    w->delay_ms = (uint32_t)bounded(ld, LIMIT_DELAY_MS);
+    w->quiet_ms = (uint32_t)bounded(ld, LIMIT_QUIET_MS);
+    uint64_t weight = reader_u64(&ld->r);
+    w->weight = (uint32_t)weight;
+    w->policy = (enum lock_policy)bounded(ld, POLICY_TIMED);
+    w->brings_body = bounded(ld, 1);
+    ok(ld, weight_fits(l, weight));
+    ok(ld, w->policy == POLICY_HARD || weight == CAPACITY_RW);
+    ok(ld, w->end.at <= w->deadline_ms && w->since_ms <= w->deadline_ms);
+    if (upgrade) {
+        w->upgrade = hold_with(l, upgrade);
+        ok(ld, w->upgrade && weight == CAPACITY_RW && w->upgrade->weight == SHARED_WEIGHT &&
+                   w->policy == POLICY_HARD && w->upgrade->session == w->session);
+    }
+    return !ld->r.bad;
+}
+
+static void read_wait(struct loader *ld, struct lock *l)
+{
+    struct slice owner = bytes_of(ld, 1, LIMIT_OWNER_BYTES);
+    struct wait fields = {.lock = l, .owner_len = (uint8_t)owner.len};
+    bool fits = read_wait_fields(ld, l, &fields);
+    struct slice body = bytes_of(ld, 0, LIMIT_BODY_BYTES);
+    struct who who = {owner, fields.session};
+    if (!fits || ld->r.bad || !ok(ld, !wait_of(ld->m, l, who)))
+        return;
+    if (fields.upgrade &&
+        !ok(ld, slice_eq(hold_owner(fields.upgrade), owner) && l->more->n_waits == 0))
+        return;
+    struct wait *w = mem_alloc(sizeof *w + owner.len);
+    memcpy(w, &fields, sizeof fields);
+    memcpy(w->owner, owner.data, owner.len);
+    w->body = body.len ? mem_dup(body.data, body.len) : NULL;
+    w->body_len = body.len;
+    struct session *session = w->session;
+    uint64_t at = w->end.at;
+    wait_link(ld->m, w);
+    heap_set(&ld->m->ends, &w->end, at);
+    if (session) {
+        ld->waits = grown(ld->waits, ld->n_waits, &ld->cap_waits, sizeof *ld->waits);
+        ld->waits[ld->n_waits++] = w;
+    }
+}
+
+static void read_more(struct loader *ld, struct lock *l)
+{
+    struct more *more = lock_more(l);
+    uint64_t closed = reader_u64(&ld->r);
+    uint64_t closed_seq = 0;
+    if (closed)
+        closed_seq = number(ld);
+    else
+        ok(ld, reader_u64(&ld->r) == 0);
+    struct slice body = bytes_of(ld, 0, LIMIT_BODY_BYTES);
+    uint64_t n_waits = bounded(ld, LIMIT_WAITERS);
+    if (!ok(ld, closed <= UINT64_MAX / 2))
+        return;
+    if (closed) {
+        more->closed.seq = closed_seq;
+        heap_set(&ld->m->ends, &more->closed, closed - 1);
+    }
+    lock_set_body(l, body);
+    for (uint64_t i = 0; i < n_waits && !ld->r.bad; i++)
+        read_wait(ld, l);
+    ok(ld, n_waits || closed || body.len); /* else it would not be there */
+}
+
+static void read_lock(struct loader *ld, struct space *s, struct slice *previous)
+{
+    struct slice name = bytes_of(ld, 1, LIMIT_NAME_BYTES);
+    uint64_t capacity = reader_u64(&ld->r);
+    uint64_t n_holds = bounded(ld, LIMIT_HOLDERS);
+    if (!ok(ld, slice_cmp(*previous, name) < 0) ||
+        !ok(ld, capacity <= LIMIT_PERMITS || capacity == CAPACITY_RW))
+        return;
+    *previous = name;
+    struct lock *l = lock_get(ld->m, s, name);
+    l->capacity = (uint32_t)capacity;
+    for (uint64_t i = 0; i < n_holds && !ld->r.bad; i++)
+        read_hold(ld, l);
+    uint64_t has_more = bounded(ld, 1);
+    if (has_more && !ld->r.bad)
+        read_more(ld, l);
+    bool in_use = l->n_holds || (l->more && l->more->n_waits);
+    ok(ld, in_use == (capacity != 0)); /* an idle lock has no kind */
+    ok(ld, l->n_holds || has_more);    /* and exists for a reason */
+}
+
+static void read_space(struct loader *ld, struct account *a, bool doomed)
+{
+    struct slice name = bytes_of(ld, 1, LIMIT_NAMESPACE_BYTES);
+    struct slice description = bytes_of(ld, 0, LIMIT_DESCRIPTION_BYTES);
+    uint64_t created_ms = time_of(ld);
+    uint64_t updated_ms = time_of(ld);
+    uint64_t n_locks = reader_u64(&ld->r);
+    bool in_order =
+        a->n == 0 ||
+        slice_cmp(slice_of(a->spaces[a->n - 1]->name, a->spaces[a->n - 1]->name_len), name) < 0;
+    if (ld->r.bad || !ok(ld, doomed || in_order) || !ok(ld, a->n < LIMIT_NAMESPACES))
+        return;
+    struct space *s = doomed ? space_new(ld->m, a, name) : space_add(ld->m, a, name);
+    if (doomed) {
+        s->doomed = true;
+        list_push_back(&ld->m->doomed, &s->in_doomed);
+    }
+    s->created_ms = created_ms;
+    s->updated_ms = updated_ms;
+    space_describe(s, description);
+    struct slice previous = slice_of("", 0);
+    for (uint64_t i = 0; i < n_locks && !ld->r.bad; i++)
+        read_lock(ld, s, &previous);
+}
+
+static void read_accounts(struct loader *ld)
+{
+    uint64_t n = reader_u64(&ld->r);
+    for (uint64_t i = 0; i < n && !ld->r.bad; i++) {
+        struct slice name = bytes_of(ld, 1, LIMIT_ACCOUNT_BYTES);
+        if (ld->r.bad || !ok(ld, !account_find(ld->m, name)))
+            return;
+        struct account *a = account_add(ld->m, name);
+        uint64_t n_spaces = reader_u64(&ld->r);
+        for (uint64_t j = 0; j < n_spaces && !ld->r.bad; j++)
+            read_space(ld, a, false);
+        uint64_t n_doomed = reader_u64(&ld->r);
+        for (uint64_t j = 0; j < n_doomed && !ld->r.bad; j++)
+            read_space(ld, a, true);
+    }
+    ok(ld, n > 0);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int by_fence(const void *a, const void *b)
+{
+    uint64_t x = hold_fence(*(struct hold *const *)a), y = hold_fence(*(struct hold *const *)b);
+    return x < y ? -1 : x > y;
+}
+
+static int by_ticket(const void *a, const void *b)
+{
+    uint64_t x = (*(struct wait *const *)a)->end.seq, y = (*(struct wait *const *)b)->end.seq;
+    return x < y ? -1 : x > y;
+}
+
+/* What could only be done when everything was read. */
+static void finish(struct loader *ld)
+{
+    if (ld->n_numbers)
+        qsort(ld->numbers, ld->n_numbers, sizeof *ld->numbers, by_number);
+    for (size_t i = 1; i < ld->n_numbers; i++)
+        ok(ld, ld->numbers[i - 1] < ld->numbers[i]);
+    if (ld->n_holds)
+        qsort(ld->holds, ld->n_holds, sizeof *ld->holds, by_fence);
+    for (size_t i = 0; i < ld->n_holds; i++)
+        list_push_back(&ld->holds[i]->session->holds, &ld->holds[i]->in_session);
+    if (ld->n_waits)
+        qsort(ld->waits, ld->n_waits, sizeof *ld->waits, by_ticket);
+    for (size_t i = 0; i < ld->n_waits; i++) {
+        list_remove(&ld->waits[i]->in_session);
+        list_push_back(&ld->waits[i]->session->waits, &ld->waits[i]->in_session);
+    }
+}
+
+static void read_machine(struct loader *ld)
+{
+    struct machine *m = ld->m;
+    m->applied = reader_u64(&ld->r);
+    m->now_ms = bounded(ld, UINT64_MAX / 4);
+    m->counter = bounded(ld, UINT64_MAX / 4);
+    uint64_t n_sessions = bounded(ld, LIMIT_SESSIONS);
+    if (!ok(ld, n_sessions <= ld->r.left.len)) /* each takes a byte at least */
+        return;
+    ld->sessions = mem_alloc((size_t)n_sessions * sizeof(struct session *));
+    for (uint64_t i = 0; i < n_sessions && !ld->r.bad; i++)
+        read_session(ld);
+    read_accounts(ld);
+    ok(ld, ld->r.left.len == 0);
+    finish(ld);
+}
+
+enum belay_err machine_decode(struct slice in, struct hash_key key, struct machine **ret_m)
+{
+    if (in.len < SNAPSHOT_MAGIC_BYTES + SNAPSHOT_CRC_BYTES ||
+        memcmp(in.data, magic, sizeof magic) != 0)
+        return BELAY_ERR_CORRUPT;
+    size_t n = in.len - SNAPSHOT_CRC_BYTES;
+    uint32_t crc = 0;
+    for (int i = 0; i < SNAPSHOT_CRC_BYTES; i++)
+        crc |= (uint32_t)(unsigned char)in.data[n + (size_t)i] << (8 * i);
+    if (crc != crc32c(0, in.data, n))
+        return BELAY_ERR_CORRUPT;
+    struct loader ld = {.m = machine_new(key),
+                        .r = {.left = slice_of(in.data + sizeof magic, n - sizeof magic)}};
+    if (ok(&ld, reader_u64(&ld.r) == SNAPSHOT_VERSION))
+        read_machine(&ld);
+    bool bad = ld.r.bad;
+    free(ld.numbers);
+    free(ld.sessions);
+    free(ld.holds);
+    free(ld.waits);
+    if (bad) {
+        machine_close(ld.m);
+        return BELAY_ERR_CORRUPT;
+    }
+    BELAY_DCHECK(machine_is_sound(ld.m));
+    *ret_m = ld.m;
+    return BELAY_OK;
+}

@@ -1,0 +1,125 @@
+/* sound.c - the walk that checks every promise of the state: debug, model and fuzz builds only.
+ * The numbers are those of docs/INVARIANTS.md. */
+#include "base/check.h"
+#include "machine/state.h"
+
+static void check_hold(const struct machine *m, const struct lock *l, const struct hold *h)
+{
+    BELAY_CHECK(h->lock == l);
+    BELAY_CHECK(hold_fence(h) <= m->counter); /* I4 */
+    BELAY_CHECK(h->weight > 0);
+    BELAY_CHECK((h->ttl_ms == 0) == (h->end.pos == 0));
+}
+
+static void check_wait(const struct machine *m, const struct lock *l, const struct wait *w)
+{
+    BELAY_CHECK(w->lock == l);
+    BELAY_CHECK(w->end.seq <= m->counter);
+    BELAY_CHECK(w->end.pos != 0 && w->end.at <= w->deadline_ms);
+    BELAY_CHECK(!w->upgrade || w->upgrade->lock == l);
+}
+
+static void check_line(const struct machine *m, const struct lock *l)
+{
+    const struct more *more = l->more;
+    uint32_t n = 0, barring = 0, timed = 0;
+    uint64_t ticket = 0;
+    list_each (it, &more->waits) {
+        const struct wait *w = list_item(it, const struct wait, in_lock);
+        check_wait(m, l, w);
+        if (!w->upgrade) { /* I12: strictly by ticket; an upgrade stands ahead, and is one only
+                            */
+            BELAY_CHECK(w->end.seq > ticket);
+            ticket = w->end.seq;
+        } else {
+            BELAY_CHECK(n == 0);
+        }
+        n++;
+        barring += wait_bars_shared(w);
+        timed += w->policy == POLICY_TIMED;
+    }
+    BELAY_CHECK(n == more->n_waits && barring == more->n_barring && timed == more->n_timed);
+    BELAY_CHECK(n || more->closed.pos || more->body_len);          /* else it would be gone */
+    if (n && !lock_is_closed(l, m->now_ms) && !l->space->doomed) { /* I19: no lost wake-up */
+        const struct wait *first = list_item(more->waits.next, const struct wait, in_lock);
+        bool is_quiet = first->policy != POLICY_TIMED || wait_quiet_at(first) <= m->now_ms;
+        bool fits = first->upgrade ? l->n_holds == 1 : line_fits(l, first->weight);
+        BELAY_CHECK(!(fits && is_quiet) || over(&first->end, m->now_ms));
+    }
+}
+
+static void check_lock(const struct machine *m, const struct lock *l)
+{
+    uint64_t used = 0, fence = 0;
+    uint32_t n = 0, exclusive = 0;
+    list_each (it, &l->holds) {
+        const struct hold *h = list_item(it, const struct hold, in_lock);
+        check_hold(m, l, h);
+        BELAY_CHECK(hold_fence(h) > fence);
+        fence = hold_fence(h);
+        used += h->weight;
+        exclusive += h->weight == CAPACITY_RW;
+        n++;
+    }
+    BELAY_CHECK(n == l->n_holds && used == l->used);
+    BELAY_CHECK(used <= l->capacity);      /* I1, I2, I3: a weight is never given twice */
+    BELAY_CHECK(exclusive == 0 || n == 1); /* I1 */
+    BELAY_CHECK(!l->touched);
+    BELAY_CHECK(n || l->more); /* exists for a reason */
+    if (l->more)
+        check_line(m, l);
+}
+
+static void check_session(const struct machine *m, const struct session *s)
+{
+    uint32_t n = 0;
+    uint64_t last = 0;
+    list_each (it, &s->holds) {
+        const struct hold *h = list_item(it, const struct hold, in_session);
+        BELAY_CHECK(h->session == s && hold_fence(h) > last);
+        last = hold_fence(h);
+        n++;
+    }
+    last = 0;
+    list_each (it, &s->waits) {
+        const struct wait *w = list_item(it, const struct wait, in_session);
+        BELAY_CHECK(w->session == s && w->end.seq > last);
+        last = w->end.seq;
+        n++;
+    }
+    BELAY_CHECK(n == s->n_items);
+    BELAY_CHECK(s->end.pos != 0 && s->end.seq <= m->counter);
+}
+
+static uint64_t check_space(const struct machine *m, const struct space *s)
+{
+    uint64_t locks = 0, held = 0, waiting = 0;
+    struct slice previous = slice_of("", 0);
+    struct index_place place;
+    struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
+    for (; l; l = index_next(&s->index, &place)) {
+        BELAY_CHECK(slice_cmp(previous, lock_name(l)) < 0);
+        previous = lock_name(l);
+        check_lock(m, l);
+        locks++;
+        held += l->n_holds != 0;
+        waiting += l->more ? l->more->n_waits : 0;
+    }
+    BELAY_CHECK(locks == s->locks.count && held == s->held && waiting == s->waiting);
+    BELAY_CHECK(waiting == s->waits.count);
+    return locks;
+}
+
+bool machine_is_sound(const struct machine *m)
+{
+    uint64_t locks = 0;
+    for (size_t i = 0; i < m->n_accounts; i++)
+        for (size_t j = 0; j < m->accounts[i]->n; j++)
+            locks += check_space(m, m->accounts[i]->spaces[j]);
+    list_each (it, &m->doomed)
+        locks += check_space(m, list_item(it, const struct space, in_doomed));
+    BELAY_CHECK(locks == m->locks);
+    list_each (it, &m->session_list)
+        check_session(m, list_item(it, const struct session, in_machine));
+    return true;
+}

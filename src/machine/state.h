@@ -1,0 +1,311 @@
+/* state.h - the fields of the machine, for the files of this folder only.
+ *
+ *   machine -> account -> space (a namespace) -> lock -> hold *
+ *                                                   \-> more -> wait * , body, closed
+ *   machine -> session -> its holds and waits
+ *
+ * A million locks are mostly held by one and waited for by nobody: what such a lock does not
+ * need is in `more`. Everything with an end is in the heap `ends`; its tie-break number is the
+ * fence, ticket or session number, so the order of ends does not depend on how the heap grew.
+ */
+#ifndef BELAY_MACHINE_STATE_H
+#define BELAY_MACHINE_STATE_H
+
+#include "base/hash.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "machine/event.h"
+#include "machine/index.h"
+#include "machine/machine.h"
+
+#include <stdint.h>
+
+#define NEVER UINT64_MAX
+#define CAPACITY_RW                                                                            \
+    UINT32_MAX /* capacity of a read/write lock, weight of an exclusive hold                   \
+                */
+enum { SHARED_WEIGHT = 1 };
+
+enum end_tag { END_HOLD, END_WAIT, END_SESSION, END_CLOSED };
+
+struct session {
+    struct map_node by_id;
+    struct list in_machine;   /* by number */
+    struct heap_node end;     /* seq: its number */
+    struct list holds, waits; /* each by number */
+    uint32_t n_items;
+    uint32_t ttl_ms, linger_ms;
+    uint64_t target; /* the connection it is attached to, 0: none */
+    char *description;
+    size_t description_len;
+    size_t id_len;
+    char id[];
+};
+
+struct account {
+    char *name;
+    size_t name_len;
+    struct space **spaces; /* by name */
+    size_t n, cap;
+};
+
+struct space {
+    struct account *account;
+    struct list in_doomed; /* when it is being taken apart */
+    bool doomed;
+    struct map locks;
+    struct index index;
+    struct map waits; /* by who waits */
+    uint64_t held, waiting;
+    uint64_t created_ms, updated_ms;
+    char *description;
+    size_t description_len;
+    size_t name_len;
+    char name[];
+};
+
+struct more {
+    struct lock *lock;
+    struct list waits; /* by place in the line */
+    uint32_t n_waits;
+    uint32_t n_barring; /* waits that a new shared request may not pass */
+    uint32_t n_timed;
+    struct heap_node closed; /* at: when it opens */
+    char *body;
+    size_t body_len;
+};
+
+struct lock {
+    struct map_node by_name;
+    struct space *space;
+    struct index_bucket *bucket; /* its place in the index */
+    uint32_t slot;
+    uint32_t capacity; /* while it is held or waited for; CAPACITY_RW: read/write */
+    uint32_t used;     /* sum of weights */
+    uint32_t n_holds;
+    struct list holds; /* by fence */
+    struct more *more; /* NULL: nobody waits, no body, not closed */
+    bool touched;      /* in the machine's list of lines to serve */
+    uint16_t name_len;
+    char name[];
+};
+
+struct hold {
+    struct list in_lock, in_session;
+    struct heap_node end; /* seq: the fence */
+    struct lock *lock;
+    struct session *session; /* NULL: none */
+    uint64_t asker;          /* who asked for it */
+    uint64_t since_ms;
+    uint32_t ttl_ms, grace_ms, delay_ms, weight;
+    bool overdue;
+    uint8_t owner_len;
+    char owner[];
+};
+
+struct wait {
+    struct list in_lock, in_session;
+    struct map_node by_who;
+    struct heap_node
+        end; /* seq: the ticket; at: the deadline, or earlier, when it may be quiet */
+    struct lock *lock;
+    struct session *session;
+    struct hold *upgrade; /* the shared hold that it wants to convert, NULL: a plain wait */
+    uint64_t asker;
+    uint64_t since_ms, deadline_ms, quiet_from_ms;
+    uint32_t ttl_ms, grace_ms, delay_ms, quiet_ms, weight;
+    enum lock_policy policy;
+    bool brings_body;
+    char *body;
+    size_t body_len;
+    uint8_t owner_len;
+    char owner[];
+};
+
+struct machine {
+    uint64_t applied, now_ms;
+    uint64_t counter; /* the last fence, ticket or session number given */
+    struct hash_key key;
+    struct heap ends;
+    struct account **accounts; /* in the order they came */
+    size_t n_accounts;
+    struct map sessions;
+    struct list session_list; /* by number */
+    struct list doomed;       /* spaces being taken apart */
+    struct lock **touched;    /* scratch of one step: lines to serve */
+    size_t n_touched, cap_touched;
+    uint64_t held, waiting, locks, n_spaces;
+};
+
+/* Who holds or waits: owner and session together. */
+struct who {
+    struct slice owner;
+    const struct session *session;
+};
+
+static inline struct slice lock_name(const struct lock *l)
+{
+    return slice_of(l->name, l->name_len);
+}
+
+static inline struct slice hold_owner(const struct hold *h)
+{
+    return slice_of(h->owner, h->owner_len);
+}
+
+static inline struct slice wait_owner(const struct wait *w)
+{
+    return slice_of(w->owner, w->owner_len);
+}
+
+static inline struct slice session_id(const struct session *s)
+{
+    return s ? slice_of(s->id, s->id_len) : slice_of("", 0);
+}
+
+static inline uint64_t hold_fence(const struct hold *h)
+{
+    return h->end.seq;
+}
+
+static inline bool over(const struct heap_node *end, uint64_t now_ms)
+{
+    return end->pos != 0 && end->at <= now_ms;
+}
+
+static inline bool session_over(const struct session *s, uint64_t now_ms)
+{
+    return s && over(&s->end, now_ms);
+}
+
+/* Reached its end, worked off or not: cannot be used any more. A hold in its grace is alive. */
+static inline bool hold_over(const struct hold *h, uint64_t now_ms)
+{
+    bool ended = over(&h->end, now_ms) && (h->overdue || h->grace_ms == 0);
+    return ended || session_over(h->session, now_ms);
+}
+
+static inline enum lock_mode mode_of(const struct lock *l, uint32_t weight)
+{
+    if (l->capacity != CAPACITY_RW)
+        return MODE_SEMAPHORE;
+    return weight == CAPACITY_RW ? MODE_EXCLUSIVE : MODE_SHARED;
+}
+
+static inline uint64_t after_ms(uint64_t now_ms, uint64_t span_ms) /* 0: never */
+{
+    return span_ms ? now_ms + span_ms : NEVER;
+}
+
+static inline void end_set(struct machine *m, struct heap_node *end, uint64_t at)
+{
+    if (at == NEVER)
+        heap_remove(&m->ends, end);
+    else
+        heap_set(&m->ends, end, at);
+}
+
+/* namespace.c */
+struct space *space_find(const struct machine *m, struct slice account, struct slice name);
+struct space *space_add(struct machine *m, struct account *a, struct slice name);
+struct space *space_new(struct machine *m, struct account *a,
+                        struct slice name); /* in no list */
+struct account *account_find(const struct machine *m, struct slice name);
+struct account *account_add(struct machine *m, struct slice name);
+void space_describe(struct space *s, struct slice description);
+void space_free(struct space *s);
+void namespace_create(struct machine *m, const struct op *op, struct effects *fx);
+void namespace_update(struct machine *m, const struct op *op, struct effects *fx);
+void namespace_delete(struct machine *m, const struct op *op, struct effects *fx);
+uint64_t namespace_reap(struct machine *m, uint64_t budget,
+                        struct effects *fx); /* units left */
+
+/* lock.c: locks and holds */
+struct lock *lock_find(const struct machine *m, const struct space *s, struct slice name);
+struct lock *lock_get(struct machine *m, struct space *s, struct slice name); /* or makes it */
+void lock_drop_if_idle(struct machine *m, struct lock *l); /* frees what nobody needs */
+void lock_free(struct machine *m, struct lock *l);
+struct more *lock_more(struct lock *l);
+void lock_set_body(struct lock *l, struct slice body);
+void lock_touch(struct machine *m, struct lock *l); /* its line is to be served in this step */
+void lock_serve_touched(struct machine *m, struct effects *fx);
+struct event *lock_news(const struct machine *m, const struct lock *l, enum event_kind kind,
+                        struct effects *fx); /* news about this lock, to be filled in */
+bool lock_is_closed(const struct lock *l, uint64_t now_ms);
+
+struct grant { /* what a hold is made of */
+    struct slice owner;
+    struct session *session;
+    uint64_t asker;
+    uint32_t ttl_ms, grace_ms, delay_ms, weight;
+};
+struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, uint64_t fence);
+void hold_place(struct machine *m, struct hold *h); /* last in its lists: it has a new fence */
+void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reason reason,
+              struct effects *fx); /* the hold is gone afterwards, its line is touched */
+struct event *hold_granted(struct machine *m, const struct hold *h, struct effects *fx);
+void hold_expire(struct machine *m, struct hold *h, struct effects *fx);
+struct hold *hold_of(const struct lock *l, struct who who); /* NULL: it holds nothing here */
+bool who_same(struct who a, struct who b);
+
+/* request.c: what is asked of locks */
+void request_acquire(struct machine *m, const struct op *op, struct effects *fx);
+void request_release(struct machine *m, const struct op *op, struct effects *fx);
+void request_renew(struct machine *m, const struct op *op, struct effects *fx);
+void request_body(struct machine *m, const struct op *op, struct effects *fx);
+void request_convert(struct machine *m, const struct op *op, struct effects *fx);
+void request_break(struct machine *m, const struct op *op, struct effects *fx);
+void request_cancel(struct machine *m, const struct op *op, struct effects *fx);
+/* The hold that op names by fence or owner and that is not over, or NULL. */
+struct hold *request_hold(const struct lock *l, const struct op *op, uint64_t now_ms);
+struct space *request_space(const struct machine *m, const struct op *op, struct effects *fx);
+struct event *request_failed(const struct op *op, enum belay_err err, const char *text,
+                             struct effects *fx);
+
+/* line.c: waits */
+struct wait *wait_add(struct machine *m, struct lock *l, const struct op *op,
+                      struct session *session, struct hold *upgrade);
+void wait_link(struct machine *m, struct wait *w); /* last in line: into the lists and tables */
+struct wait *wait_of(const struct machine *m, const struct lock *l, struct who who);
+/* All waits of that one in the namespace, by ticket, at most `max`. */
+size_t wait_all_of(const struct machine *m, const struct space *s, struct who who,
+                   struct wait **out, size_t max);
+/* What a request asks for, put into its place in the line: a later request may take it over. */
+void wait_ask(struct machine *m, struct wait *w, const struct op *op);
+size_t wait_position(const struct wait *w); /* 1: next */
+bool wait_bars_shared(const struct wait *w);
+uint64_t wait_quiet_at(const struct wait *w);
+void wait_set_body(struct wait *w, const struct op *op);
+/* The wait is gone afterwards and its asker answered; its line is touched. */
+void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reason reason,
+              struct effects *fx);
+void wait_expire(struct machine *m, struct wait *w, struct effects *fx);
+void line_serve(struct machine *m, struct lock *l, struct effects *fx);
+bool line_fits(const struct lock *l, uint32_t weight);
+
+/* deadlock.c: would `who`, waiting for `l`, close a cycle? Then it is put into fx's arena. */
+bool deadlock_found(const struct machine *m, const struct lock *l, struct who who,
+                    struct effects *fx, struct cycle_step **ret_cycle, size_t *ret_n);
+
+/* session.c */
+struct session *session_find(const struct machine *m, struct slice id);
+struct session *session_add(struct machine *m, struct slice id, uint64_t number);
+void session_describe(struct session *s, struct slice description);
+void session_free(struct machine *m, struct session *s);
+void session_keep(struct machine *m, struct session *s);
+void session_end(struct machine *m, struct session *s, enum reason reason, uint64_t asker,
+                 struct effects *fx);
+/* The live session that op names, kept alive by it; NULL with *ret_ok when it names none. */
+struct session *session_of(struct machine *m, const struct op *op, bool *ret_ok,
+                           struct effects *fx);
+void session_open(struct machine *m, const struct op *op, struct effects *fx);
+void session_attach(struct machine *m, const struct op *op, struct effects *fx);
+void session_detach(struct machine *m, const struct op *op, struct effects *fx);
+void session_keepalive(struct machine *m, const struct op *op, struct effects *fx);
+void session_close(struct machine *m, const struct op *op, struct effects *fx);
+
+/* machine.c, sound.c */
+struct machine *machine_new(struct hash_key key); /* without any account */
+bool machine_is_sound(const struct machine *m);   /* walks everything: BELAY_DCHECK only */
+#endif

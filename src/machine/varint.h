@@ -1,0 +1,24 @@
+/* varint.h - the bytes of ops and snapshots: numbers in 7-bit groups, low first; strings with
+ * their length before them. A reader never runs past its end: it turns `bad` and gives zeros.
+ */
+#ifndef BELAY_MACHINE_VARINT_H
+#define BELAY_MACHINE_VARINT_H
+
+#include "base/buf.h"
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void varint_put(struct buf *out, uint64_t v);
+void varint_put_bytes(struct buf *out, struct slice s);
+
+struct reader {
+    struct slice left; /* borrowed */
+    bool bad;          /* sticky */
+};
+
+uint8_t reader_byte(struct reader *r);
+uint64_t reader_u64(struct reader *r);       /* only the shortest form is accepted */
+struct slice reader_bytes(struct reader *r); /* borrows */
+#endif
