@@ -9,12 +9,14 @@ struct list {
     struct list *prev, *next;
 };
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): names of types and variables take none */
 #define list_item(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 #define list_each(it, head)           for (struct list *it = (head)->next; it != (head); it = it->next)
 /* As list_each; the current item may be removed. */
 #define list_each_safe(it, head)                                                               \
     for (struct list *it = (head)->next, *it##_next = it->next; it != (head);                  \
          it = it##_next, it##_next = it->next)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static inline void list_init(struct list *l) /* an empty head, or a node that is in no list */
 {

@@ -35,7 +35,7 @@ static void grow(struct map *m)
         m->old_mask = m->mask;
         m->moved = 0;
     }
-    m->slots = mem_zalloc(n * sizeof *m->slots);
+    m->slots = mem_zalloc(n * sizeof(struct map_node *));
     m->mask = n - 1;
 }
 

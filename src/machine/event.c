@@ -7,7 +7,7 @@
 const char *event_word(enum event_kind kind)
 {
     static const char *const words[] = {
-#define X(id, word) [EVENT_##id] = word,
+#define X(id, word) [EVENT_##id] = (word),
         EVENT_KIND_MAP(X)
 #undef X
     };
@@ -17,7 +17,7 @@ const char *event_word(enum event_kind kind)
 const char *reason_word(enum reason reason)
 {
     static const char *const words[] = {
-#define X(id, word) [REASON_##id] = word,
+#define X(id, word) [REASON_##id] = (word),
         REASON_MAP(X)
 #undef X
     };

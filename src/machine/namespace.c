@@ -95,7 +95,6 @@ void space_describe(struct space *s, struct slice description)
 void space_free(struct space *s)
 {
     BELAY_CHECK(s->locks.count == 0);
-    list_remove(&s->in_doomed);
     map_done(&s->locks);
     map_done(&s->waits);
     index_done(&s->index);
@@ -184,20 +183,31 @@ static uint64_t reap_lock(struct machine *m, struct lock *l, struct effects *fx)
     return units;
 }
 
-uint64_t namespace_reap(struct machine *m, uint64_t budget, struct effects *fx)
+/* Takes locks out of a doomed namespace until it is empty or the budget is used up. */
+static uint64_t reap_locks(struct machine *m, struct space *s, uint64_t budget,
+                           struct effects *fx)
 {
-    while (budget && !list_empty(&m->doomed)) {
-        struct space *s = list_item(m->doomed.next, struct space, in_doomed);
-        struct index_place place;
-        struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
-        if (!l) {
-            space_free(s);
-            budget--;
-            continue;
-        }
+    struct index_place place;
+    struct lock *l;
+    while (budget && (l = index_after(&s->index, slice_of("", 0), true, &place))) {
         uint64_t units = reap_lock(m, l, fx);
         budget -= units < budget ? units : budget;
         lock_serve_touched(m, fx);
+    }
+    return budget;
+}
+
+uint64_t namespace_reap(struct machine *m, uint64_t budget, struct effects *fx)
+{
+    list_each_safe(it, &m->doomed)
+    {
+        struct space *s = list_item(it, struct space, in_doomed);
+        budget = reap_locks(m, s, budget, fx);
+        if (budget == 0)
+            break;
+        list_remove(it);
+        space_free(s);
+        budget--;
     }
     return budget;
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 static const char *const words[] = {
-#define X(id, word) [OP_##id] = word,
+#define X(id, word) [OP_##id] = (word),
     OP_KIND_MAP(X)
 #undef X
 };

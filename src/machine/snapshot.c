@@ -281,7 +281,7 @@ static void read_hold(struct loader *ld, struct lock *l)
     if (end)
         heap_set(&ld->m->ends, &h->end, end - 1);
     if (session) {
-        ld->holds = grown(ld->holds, ld->n_holds, &ld->cap_holds, sizeof *ld->holds);
+        ld->holds = grown(ld->holds, ld->n_holds, &ld->cap_holds, sizeof(struct hold *));
         ld->holds[ld->n_holds++] = h;
         session->n_items++;
     }
@@ -349,7 +349,7 @@ static void read_wait(struct loader *ld, struct lock *l)
     wait_link(ld->m, w);
     heap_set(&ld->m->ends, &w->end, at);
     if (session) {
-        ld->waits = grown(ld->waits, ld->n_waits, &ld->cap_waits, sizeof *ld->waits);
+        ld->waits = grown(ld->waits, ld->n_waits, &ld->cap_waits, sizeof(struct wait *));
         ld->waits[ld->n_waits++] = w;
     }
 }
@@ -467,11 +467,11 @@ static void finish(struct loader *ld)
     for (size_t i = 1; i < ld->n_numbers; i++)
         ok(ld, ld->numbers[i - 1] < ld->numbers[i]);
     if (ld->n_holds)
-        qsort(ld->holds, ld->n_holds, sizeof *ld->holds, by_fence);
+        qsort(ld->holds, ld->n_holds, sizeof(struct hold *), by_fence);
     for (size_t i = 0; i < ld->n_holds; i++)
         list_push_back(&ld->holds[i]->session->holds, &ld->holds[i]->in_session);
     if (ld->n_waits)
-        qsort(ld->waits, ld->n_waits, sizeof *ld->waits, by_ticket);
+        qsort(ld->waits, ld->n_waits, sizeof(struct wait *), by_ticket);
     for (size_t i = 0; i < ld->n_waits; i++) {
         list_remove(&ld->waits[i]->in_session);
         list_push_back(&ld->waits[i]->session->waits, &ld->waits[i]->in_session);
