@@ -208,6 +208,7 @@ static void grant_upgrade(struct machine *m, struct wait *w, struct effects *fx)
     l->used += CAPACITY_RW - h->weight;
     h->weight = CAPACITY_RW;
     h->asker = w->asker;
+    h->since_ms = m->now_ms;
     h->ttl_ms = w->ttl_ms;
     h->overdue = false;
     hold_place(m, h);

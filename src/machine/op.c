@@ -199,6 +199,18 @@ static enum belay_err check_bytes(const struct op *op, const char **ret_what)
     return BELAY_OK;
 }
 
+static bool names_repeat(const struct op *op)
+{
+    for (size_t i = 0; i < op->more.n; i++) {
+        if (slice_eq(op->more.items[i], op->name))
+            return true;
+        for (size_t j = 0; j < i; j++)
+            if (slice_eq(op->more.items[i], op->more.items[j]))
+                return true;
+    }
+    return false;
+}
+
 static const char *check_acquire(const struct op *op)
 {
     if (op->owner.len == 0)
@@ -219,6 +231,8 @@ static const char *check_acquire(const struct op *op)
         return "policy timed needs quiet, and a wait that is not shorter";
     if (op->more.n && op->wait_ms)
         return "several names cannot be waited for";
+    if (names_repeat(op))
+        return "a name stands twice";
     return NULL;
 }
 

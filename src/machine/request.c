@@ -139,8 +139,10 @@ static void grant(struct machine *m, struct space *s, const struct op *op, struc
 {
     struct lock *l = lock_get(m, s, name);
     l->capacity = capacity_wanted(op);
-    if (op->flags & OP_SET_BODY)
+    if (op->flags & OP_SET_BODY) {
         lock_set_body(l, op->body);
+        lock_touch(m, l); /* an emptied body may leave `more` with nothing in it */
+    }
     struct grant g = {.owner = op->owner,
                       .session = session,
                       .asker = op->asker,
@@ -164,10 +166,11 @@ static void grant_again(struct machine *m, struct hold *h, const struct op *op,
     h->overdue = false;
     hold_place(m, h);
     end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
-    if (op->flags & OP_SET_BODY)
+    if (op->flags & OP_SET_BODY) {
         lock_set_body(h->lock, op->body);
+        lock_touch(m, h->lock);
+    }
     hold_granted(m, h, fx);
-    lock_touch(m, h->lock); /* an emptied body may leave `more` with nothing in it */
 }
 
 static struct event *queued(const struct machine *m, const struct wait *w, const struct op *op,
@@ -298,7 +301,7 @@ static void acquire_all(struct machine *m, struct space *s, const struct op *op,
         one.name = name_at(op, i);
         one.more = (struct names){0};
         one.asker = i + 1 == n ? op->asker : 0;
-        acquire_one(m, s, &one, session, fx); /* a name given twice is granted again */
+        acquire_one(m, s, &one, session, fx);
     }
 }
 
