@@ -26,7 +26,7 @@ LLHTTP_LIB := $(shell pkg-config --libs libllhttp 2>/dev/null)
 LLHTTP_SRC := $(if $(LLHTTP_LIB),,$(wildcard /usr/share/llhttp/*.c))
 LLHTTP_INC := $(if $(LLHTTP_LIB),$(shell pkg-config --cflags libllhttp),-isystem /usr/share/include/llhttp)
 
-CPPFLAGS := -Isrc -Iinclude -D_GNU_SOURCE -MMD -MP $(LLHTTP_INC) \
+CPPFLAGS := -Isrc -Iinclude -Itests/support -D_GNU_SOURCE -MMD -MP $(LLHTTP_INC) \
             -isystem $(shell pg_config --includedir 2>/dev/null || echo /usr/include)
 CFLAGS   := -std=c11 -g -fPIC -fvisibility=hidden $(WARN) $(HARDEN)
 CFLAGS_debug   := -Og -DBELAY_SLOW_CHECKS
@@ -49,6 +49,9 @@ CLIENT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard src/client/*.c src/proto/resp
 TESTS := $(patsubst %.c,$(OUT)/%,$(wildcard tests/unit/test_*.c))
 MODEL := $(patsubst %.c,$(OUT)/%,$(wildcard tests/model/model_*.c))
 FUZZ  := $(patsubst %.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))
+# What tests share: linked into every unit, model and fuzz test that needs it.
+SUPPORT := $(OUT)/libsupport.a
+SUPPORT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/support/*.c))
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard bench/bench_*.c))
 
 all: build/belay lib
@@ -80,13 +83,17 @@ $(OUT)/llhttp/%.o: /usr/share/llhttp/%.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -g -fPIC $(filter -fsanitize%,$(CFLAGS_$(VARIANT))) -I/usr/share/include/llhttp -c $< -o $@
 
-$(TESTS): $(OUT)/%: $(OUT)/%.o $(LIB)
+$(SUPPORT): $(SUPPORT_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(TESTS): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
-$(MODEL) $(BENCH): $(OUT)/%: $(OUT)/%.o $(LIB)
+$(MODEL) $(BENCH): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-$(FUZZ): $(OUT)/%: $(OUT)/%.o $(LIB)
+$(FUZZ): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $^ -ljson-c $(LDLIBS) -o $@
 
 tests: $(TESTS)

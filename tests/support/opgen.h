@@ -1,0 +1,36 @@
+/* opgen.h - random valid ops over few names, owners and sessions, so that they collide.
+ *
+ * Every run draws its own mix first (swarm testing): which kinds of op, which options, how fast
+ * time moves. A uniform mix hardly ever builds a long line or a deep cycle. */
+#ifndef BELAY_TESTS_OPGEN_H
+#define BELAY_TESTS_OPGEN_H
+
+#include "choice.h"
+#include "machine/event.h"
+#include "machine/op.h"
+
+enum { OPGEN_SEEN = 16, OPGEN_NAME_BYTES = 16 };
+
+struct opgen {
+    struct choice *c; /* borrowed */
+    uint64_t now_ms, asker;
+    unsigned weights[OP_KIND_COUNT];
+    unsigned names, owners, sessions, spaces; /* how many of each are in use */
+    unsigned hurry;                           /* how fast time moves: 0 slowly .. 3 in leaps */
+    unsigned long_ttls, options;              /* 0 .. 3: how often */
+    uint64_t mass;                            /* not 0: names come from a space of this size */
+    struct opgen_seen { /* the latest grants and askers, to be used again */
+        char ns[OPGEN_NAME_BYTES], name[OPGEN_NAME_BYTES];
+        uint64_t fence, asker;
+    } seen[OPGEN_SEEN];
+    size_t n_seen;
+    struct slice more[LIMIT_NAMES_PER_OP]; /* of the op that was made last */
+    char text[LIMIT_NAMES_PER_OP + 1][OPGEN_NAME_BYTES];
+};
+
+void opgen_init(struct opgen *g, struct choice *c);
+/* The next write, or with `read` the next read; valid by op_validate(). Slices live until the
+ * next call. */
+void opgen_next(struct opgen *g, bool read, struct op *ret_op);
+void opgen_saw(struct opgen *g, const struct event *ev); /* remembers fences and askers */
+#endif

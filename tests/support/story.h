@@ -1,0 +1,32 @@
+/* story.h - ops and events as text: for transcripts, and for what the model test prints.
+ *
+ *   time OP words... [key=value...]
+ *     0 acquire db ann ttl=100 wait=500     0 acquire db ann shared soft +more +names
+ *     0 acquire db ann 2/5                  0 release db #7 | release db ann | release db
+ * anyone 0 cancel db @3                        0 session-keepalive s1 s2
+ *
+ * Time is absolute. `#7` is a fence, `@3` the asker of the third op, `2/5` two permits of five.
+ * Absent: account and ns are "default", the mode of an acquire is exclusive.
+ *
+ * An event is a word and those of its facts that are not zero. What answers an earlier asker
+ * ends in `@n`; what answers nobody and is only news stands in parentheses. */
+#ifndef BELAY_TESTS_STORY_H
+#define BELAY_TESTS_STORY_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "machine/event.h"
+#include "machine/op.h"
+
+/* Reads one op (text up to its end); slices are copied into `a`. Stops the process on a word it
+ * does not know: a test that is not understood must not pass. */
+void story_read_op(const char *text, struct arena *a, struct op *ret_op);
+void story_put_op(struct buf *out, const struct op *op);
+
+/* `op`: in whose step it happened; the name, the asker are told when they are not the op's. */
+void story_put_event(struct buf *out, const struct op *op, const struct event *ev);
+/* Every field, rows and all: to show a difference. */
+void story_put_event_fully(struct buf *out, const struct event *ev);
+/* Are all fields equal, rows and cycle too? */
+bool story_same_event(const struct event *a, const struct event *b);
+#endif

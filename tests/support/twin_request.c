@@ -1,0 +1,446 @@
+/* twin_request.c - what is asked of locks, by docs/SEMANTICS.md. */
+#include "twin_state.h"
+
+/* --- acquire --- */
+
+static bool same_kind(const struct op *op, enum lock_mode mode, uint64_t of)
+{
+    if (op->mode == MODE_SEMAPHORE || mode == MODE_SEMAPHORE)
+        return op->mode == MODE_SEMAPHORE && mode == MODE_SEMAPHORE && op->of == of;
+    return true;
+}
+
+/* Rule 2 */
+static bool is_another_kind(const struct twin *t, const struct t_lock *l, const struct op *op)
+{
+    for (size_t i = 0; i < t->n_holds; i++)
+        if (t->holds[i]->lock == l && !same_kind(op, t->holds[i]->mode, t->holds[i]->of))
+            return true;
+    for (size_t i = 0; i < t->n_waits; i++)
+        if (t->waits[i]->lock == l && !same_kind(op, t->waits[i]->mode, t->waits[i]->of))
+            return true;
+    return false;
+}
+
+/* Rule 5 */
+static bool is_barred(const struct twin *t, const struct t_lock *l, const struct op *op)
+{
+    if (op->policy == POLICY_TIMED)
+        return true;
+    for (size_t i = 0; i < t->n_waits; i++)
+        if (t->waits[i]->lock == l &&
+            (op->mode != MODE_SHARED || t->waits[i]->policy == POLICY_HARD))
+            return true;
+    return !twin_fits(t, l, (enum lock_mode)op->mode, op->permits, op->of);
+}
+
+static struct t_lock *lock_of(struct twin *t, struct t_space *s, struct slice name)
+{
+    struct t_lock *l = twin_lock(t, s, name);
+    if (!l) {
+        l = twin_add(&t->locks, &t->n_locks, sizeof *l);
+        l->space = s;
+        l->name = twin_keep(t, name);
+    }
+    return l;
+}
+
+enum verdict { GRANT, AGAIN, TAKE_OVER, REFUSE, QUEUE };
+
+/* Rules 2 to 6 and 9, in their order. */
+static enum verdict judge(const struct twin *t, const struct t_lock *l, const struct op *op,
+                          const struct t_session *session, enum reason *ret_why)
+{
+    *ret_why = REASON_KIND;
+    if (is_another_kind(t, l, op))
+        return REFUSE;
+    const struct t_hold *h = twin_hold_of(t, l, op->owner, session);
+    if (h && !twin_over(h, t->now)) {
+        if (op->flags & OP_FRESH)
+            *ret_why = REASON_HELD;
+        bool same = h->mode == op->mode && h->permits == op->permits;
+        return same && !(op->flags & OP_FRESH) ? AGAIN : REFUSE;
+    }
+    const struct t_wait *w = twin_wait_of(t, l, op->owner, session);
+    if (w) {
+        bool same = !w->upgrade && w->mode == op->mode && w->permits == op->permits &&
+                    w->policy == op->policy && w->quiet == op->quiet_ms;
+        if (same)
+            *ret_why = REASON_HELD;
+        return same && op->wait_ms ? TAKE_OVER : REFUSE;
+    }
+    if (!is_barred(t, l, op))
+        return GRANT;
+    *ret_why = twin_closed(l, t->now) ? REASON_CLOSED : REASON_HELD;
+    return op->wait_ms ? QUEUE : REFUSE;
+}
+
+static void ask(struct twin *t, struct t_wait *w, const struct op *op)
+{
+    w->asker = op->asker;
+    w->ttl = op->ttl_ms;
+    w->grace = op->grace_ms;
+    w->delay = op->delay_ms;
+    w->end = t->now + op->wait_ms;
+    w->sets_body = op->flags & OP_SET_BODY;
+    w->body = twin_keep(t, op->body);
+    twin_plan_look(t, w);
+}
+
+static struct event *queued(const struct twin *t, const struct t_wait *w, const struct op *op,
+                            struct effects *fx)
+{
+    struct event *ev = twin_tell_wait(t, w, EVENT_QUEUED, fx);
+    ev->asker = op->flags & OP_NOBLOCK ? op->asker : 0;
+    ev->position = twin_position(t, w);
+    ev->expires_in_ms = w->end - t->now;
+    return ev;
+}
+
+static void take_over(struct twin *t, struct t_wait *w, const struct op *op, struct effects *fx)
+{
+    struct event *ev = twin_tell_wait(t, w, EVENT_REFUSED, fx);
+    ev->asker = w->asker;
+    ev->news = false;
+    ev->reason = REASON_REPLACED;
+    ask(t, w, op);
+    queued(t, w, op, fx)->news = false;
+}
+
+static struct t_wait *join(struct twin *t, struct t_lock *l, const struct op *op,
+                           struct slice owner, struct t_session *session)
+{
+    struct t_wait *w = twin_add(&t->waits, &t->n_waits, sizeof *w);
+    *w = (struct t_wait){.lock = l,
+                         .owner = twin_keep(t, owner),
+                         .session = session,
+                         .mode = (enum lock_mode)op->mode,
+                         .policy = (enum lock_policy)op->policy,
+                         .permits = op->permits,
+                         .of = op->of,
+                         .ticket = ++t->last,
+                         .since = t->now,
+                         .quiet = op->quiet_ms};
+    ask(t, w, op);
+    return w;
+}
+
+static void take(struct twin *t, struct t_lock *l, const struct op *op,
+                 struct t_session *session, struct effects *fx)
+{
+    struct t_hold *h = twin_hold_of(t, l, op->owner, session);
+    if (!h) {
+        h = twin_add(&t->holds, &t->n_holds, sizeof *h);
+        h->lock = l;
+        h->owner = twin_keep(t, op->owner);
+        h->session = session;
+    }
+    h->mode = (enum lock_mode)op->mode;
+    h->permits = op->permits;
+    h->of = op->of;
+    h->asker = op->asker;
+    h->ttl = op->ttl_ms;
+    h->grace = op->grace_ms;
+    h->delay = op->delay_ms;
+    if (op->flags & OP_SET_BODY)
+        l->body = twin_keep(t, op->body);
+    twin_give(t, h);
+    twin_granted(t, h, fx);
+}
+
+static void acquire_one(struct twin *t, struct t_lock *l, const struct op *op,
+                        struct t_session *session, struct effects *fx)
+{
+    enum reason why;
+    struct t_wait *w = twin_wait_of(t, l, op->owner, session);
+    if (w && w->end <= t->now) /* ran out, and its turn had not come yet */
+        twin_end_wait(t, w, EVENT_TIMEOUT, REASON_NONE, fx);
+    switch (judge(t, l, op, session, &why)) {
+    case GRANT:
+    case AGAIN:
+        take(t, l, op, session, fx);
+        break;
+    case TAKE_OVER:
+        take_over(t, twin_wait_of(t, l, op->owner, session), op, fx);
+        break;
+    case REFUSE:
+        twin_refuse(t, op, why, fx);
+        break;
+    case QUEUE:
+        if (!twin_deadlock(t, op, l, op->owner, session, fx))
+            queued(t, join(t, l, op, op->owner, session), op, fx);
+        break;
+    }
+}
+
+static struct op one_of(const struct op *op, size_t i)
+{
+    struct op one = *op;
+    one.name = i == 0 ? op->name : op->more.items[i - 1];
+    one.more = (struct names){0};
+    if (i != op->more.n)
+        one.asker = 0; /* the last one carries the answer */
+    return one;
+}
+
+static void acquire(struct twin *t, struct t_space *s, const struct op *op,
+                    struct t_session *session, struct effects *fx)
+{
+    for (size_t i = 0; op->more.n && i <= op->more.n; i++) { /* all or none */
+        enum reason why;
+        struct op one = one_of(op, i);
+        one.asker = op->asker;
+        if (judge(t, lock_of(t, s, one.name), &one, session, &why) == REFUSE) {
+            twin_refuse(t, &one, why, fx);
+            return;
+        }
+    }
+    for (size_t i = 0; i <= op->more.n; i++) {
+        struct op one = one_of(op, i);
+        acquire_one(t, lock_of(t, s, one.name), &one, session, fx);
+    }
+}
+
+/* --- by fence or owner --- */
+
+bool twin_named(const struct op *op, const struct t_hold *h, uint64_t now)
+{
+    if (twin_over(h, now))
+        return false;
+    if (op->fence)
+        return h->fence == op->fence;
+    if (op->flags & OP_ANYONE)
+        return true;
+    return slice_eq(h->owner, op->owner) &&
+           (!op->session.len || slice_eq(twin_id(h->session), op->session));
+}
+
+static struct t_hold *named_hold(const struct twin *t, const struct t_space *s,
+                                 const struct op *op)
+{
+    for (size_t i = 0; i < t->n_holds; i++) {
+        struct t_hold *h = t->holds[i];
+        if (h->lock->space == s && slice_eq(h->lock->name, op->name) &&
+            twin_named(op, h, t->now))
+            return h;
+    }
+    return NULL;
+}
+
+static uint64_t release_one(struct twin *t, const struct t_space *s, const struct op *op,
+                            struct effects *fx)
+{
+    uint64_t n = 0;
+    struct t_hold *h;
+    while ((h = named_hold(t, s, op)) != NULL) {
+        twin_end_hold(t, h, EVENT_RELEASED, REASON_RELEASE, fx);
+        n++;
+    }
+    for (size_t i = 0; op->owner.len && !op->fence && i < t->n_waits;) {
+        struct t_wait *w = t->waits[i];
+        if (w->lock->space == s && slice_eq(w->lock->name, op->name) &&
+            slice_eq(w->owner, op->owner) &&
+            (!op->session.len || slice_eq(twin_id(w->session), op->session))) {
+            twin_end_wait(t, w, EVENT_LEFT, REASON_RELEASE, fx);
+            n++;
+        } else {
+            i++;
+        }
+    }
+    return n;
+}
+
+static void release(struct twin *t, const struct t_space *s, const struct op *op,
+                    struct effects *fx)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i <= op->more.n; i++) {
+        struct op one = one_of(op, i);
+        n += release_one(t, s, &one, fx);
+    }
+    twin_answer(t, op, EVENT_RELEASED, fx)->count = n;
+}
+
+/* `ttl` 0: the hold's own. */
+static void extend(const struct twin *t, struct t_hold *h, uint64_t ttl)
+{
+    if (ttl)
+        h->ttl = ttl;
+    h->end = h->ttl ? t->now + h->ttl : FOREVER;
+    h->overdue = false;
+}
+
+static void add_ttl(const struct twin *t, struct t_hold *h, uint64_t ttl)
+{
+    h->end += ttl;
+    if (h->end > t->now + LIMIT_TTL_MS)
+        h->end = t->now + LIMIT_TTL_MS;
+    h->overdue = false;
+}
+
+static void renew(struct twin *t, const struct t_space *s, const struct op *op,
+                  struct effects *fx)
+{
+    for (size_t i = 0; i <= op->more.n; i++) {
+        struct op one = one_of(op, i);
+        const struct t_hold *h = named_hold(t, s, &one);
+        if (!h || (op->flags & OP_ADD_TTL && h->end == FOREVER)) {
+            twin_failed(op, BELAY_ERR_STALE, fx);
+            return;
+        }
+    }
+    for (size_t i = 0; i <= op->more.n; i++) {
+        struct op one = one_of(op, i);
+        struct t_hold *h = named_hold(t, s, &one);
+        if (op->flags & OP_ADD_TTL)
+            add_ttl(t, h, op->ttl_ms);
+        else
+            extend(t, h, op->ttl_ms);
+        struct event *ev = twin_tell_hold(t, h, EVENT_RENEWED, fx);
+        ev->asker = one.asker;
+        twin_tell_end(t, h, ev);
+    }
+}
+
+static void set_body(struct twin *t, const struct t_space *s, const struct op *op,
+                     struct effects *fx)
+{
+    struct t_hold *h = named_hold(t, s, op);
+    if (!h) {
+        twin_failed(op, BELAY_ERR_STALE, fx);
+        return;
+    }
+    h->lock->body = twin_keep(t, op->body);
+    extend(t, h, op->ttl_ms);
+    struct event *ev = twin_tell_hold(t, h, EVENT_BODY_SET, fx);
+    ev->asker = op->asker;
+    twin_tell_end(t, h, ev);
+}
+
+static void tell_two_upgrades(const struct twin *t, const struct op *op, const struct t_hold *h,
+                              const struct t_wait *other, struct effects *fx)
+{
+    struct event *ev = twin_answer(t, op, EVENT_DEADLOCK, fx);
+    ev->news = true;
+    ev->owner = h->owner;
+    ev->session = twin_id(h->session);
+    ev->mode = MODE_EXCLUSIVE;
+    ev->n_cycle = 2;
+    ev->cycle = arena_alloc(&fx->arena, 2 * sizeof *ev->cycle);
+    ev->cycle[0] = (struct cycle_step){h->owner, h->lock->name};
+    ev->cycle[1] = (struct cycle_step){other->owner, h->lock->name};
+}
+
+static void convert_now(struct twin *t, struct t_hold *h, const struct op *op,
+                        struct effects *fx)
+{
+    h->mode = (enum lock_mode)op->mode;
+    h->asker = op->asker;
+    if (op->ttl_ms)
+        h->ttl = op->ttl_ms;
+    twin_give(t, h);
+    twin_granted(t, h, fx);
+    twin_touch(t, h->lock);
+}
+
+static void upgrade(struct twin *t, struct t_hold *h, const struct op *op, struct effects *fx)
+{
+    struct t_lock *l = h->lock;
+    struct t_wait *head = twin_in_line(t, l, 0);
+    struct op wish = *op;
+    wish.ttl_ms = op->ttl_ms ? op->ttl_ms : h->ttl;
+    if (twin_holds_on(t, l) == 1 && !twin_closed(l, t->now)) {
+        convert_now(t, h, op, fx);
+    } else if (head && head->upgrade && head->upgrade != h) {
+        tell_two_upgrades(t, op, h, head, fx);
+    } else if (!op->wait_ms) {
+        twin_refuse(t, op, twin_closed(l, t->now) ? REASON_CLOSED : REASON_HELD, fx);
+    } else if (head && head->upgrade) {
+        take_over(t, head, &wish, fx);
+    } else if (!twin_deadlock(t, op, l, h->owner, h->session, fx)) {
+        struct t_wait *w = join(t, l, &wish, h->owner, h->session);
+        w->upgrade = h;
+        queued(t, w, op, fx);
+    }
+}
+
+static void convert(struct twin *t, const struct t_space *s, const struct op *op,
+                    struct effects *fx)
+{
+    struct t_hold *h = named_hold(t, s, op);
+    if (!h)
+        twin_failed(op, BELAY_ERR_STALE, fx);
+    else if (h->mode == MODE_SEMAPHORE)
+        twin_refuse(t, op, REASON_KIND, fx);
+    else if (op->mode == MODE_SHARED || h->mode == MODE_EXCLUSIVE)
+        convert_now(t, h, op, fx);
+    else
+        upgrade(t, h, op, fx);
+}
+
+/* --- break, cancel --- */
+
+static void break_lock(struct twin *t, const struct t_space *s, const struct op *op,
+                       struct effects *fx)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < t->n_holds;) {
+        struct t_hold *h = t->holds[i];
+        if (h->lock->space == s && slice_eq(h->lock->name, op->name)) {
+            twin_end_hold(t, h, EVENT_BROKEN, REASON_BREAK, fx);
+            n++;
+        } else {
+            i++;
+        }
+    }
+    t->last += n > 0;
+    twin_answer(t, op, EVENT_BROKEN, fx)->count = n;
+}
+
+static void cancel(struct twin *t, const struct t_space *s, const struct op *op,
+                   struct effects *fx)
+{
+    const struct t_lock *l = s ? twin_lock(t, s, op->name) : NULL;
+    for (size_t i = 0; l && i < t->n_waits; i++)
+        if (t->waits[i]->lock == l && t->waits[i]->asker == op->target) {
+            twin_end_wait(t, t->waits[i], EVENT_LEFT, REASON_CANCEL, fx);
+            return;
+        }
+    for (size_t i = 0; l && i < t->n_holds; i++)
+        if (t->holds[i]->lock == l && t->holds[i]->asker == op->target) {
+            twin_end_hold(t, t->holds[i], EVENT_RELEASED, REASON_CANCEL, fx);
+            return;
+        }
+}
+
+void twin_request(struct twin *t, const struct op *op, struct effects *fx)
+{
+    struct t_space *s = twin_space(t, op->ns);
+    struct t_session *session = twin_live(t, op->session);
+    if (op->kind == OP_CANCEL) {
+        cancel(t, s, op, fx);
+        return;
+    }
+    if (!s) {
+        twin_failed(op, BELAY_ERR_NO_NAMESPACE, fx);
+        return;
+    }
+    if (op->kind == OP_ACQUIRE && op->session.len && !session) {
+        twin_failed(op, BELAY_ERR_NO_SESSION, fx);
+        return;
+    }
+    if (session) /* whoever names it keeps it */
+        session->end = t->now + session->ttl;
+    if (op->kind == OP_ACQUIRE)
+        acquire(t, s, op, session, fx);
+    else if (op->kind == OP_RELEASE)
+        release(t, s, op, fx);
+    else if (op->kind == OP_RENEW)
+        renew(t, s, op, fx);
+    else if (op->kind == OP_BODY)
+        set_body(t, s, op, fx);
+    else if (op->kind == OP_CONVERT)
+        convert(t, s, op, fx);
+    else if (op->kind == OP_BREAK)
+        break_lock(t, s, op, fx);
+}

@@ -1,0 +1,238 @@
+/* twin_session.c - sessions and namespaces, by docs/SEMANTICS.md. */
+#include "base/check.h"
+#include "twin_state.h"
+
+/* --- sessions --- */
+
+static struct event *tell(const struct twin *t, struct slice id, enum event_kind kind,
+                          uint64_t asker, struct effects *fx)
+{
+    struct event *ev = effects_add(fx, kind);
+    ev->asker = asker;
+    ev->at_ms = t->now;
+    ev->session = id;
+    return ev;
+}
+
+/* Everything of the session ends, by number; the lines are served only after that. */
+void twin_end_session(struct twin *t, struct t_session *s, enum reason why, uint64_t asker,
+                      struct effects *fx)
+{
+    uint64_t n = 0;
+    bool closed = why == REASON_RELEASE;
+    for (;; n++) {
+        struct t_hold *h = NULL;
+        struct t_wait *w = NULL;
+        for (size_t i = t->n_holds; i--;)
+            if (t->holds[i]->session == s)
+                h = t->holds[i];
+        for (size_t i = t->n_waits; i--;)
+            if (t->waits[i]->session == s)
+                w = t->waits[i];
+        if (h && (!w || h->fence < w->ticket)) {
+            for (size_t i = 0; i < t->n_waits; i++)
+                n += t->waits[i]->upgrade == h; /* goes with its hold */
+            twin_end_hold(t, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, why, fx);
+        } else if (w) {
+            twin_end_wait(t, w, EVENT_LEFT, REASON_SESSION, fx);
+        } else {
+            break;
+        }
+    }
+    struct event *ev = tell(t, s->id, EVENT_SESSION_ENDED, asker, fx);
+    ev->news = true;
+    ev->reason = why;
+    ev->count = n;
+    twin_drop(t->sessions, &t->n_sessions, s);
+}
+
+static void open_session(struct twin *t, const struct op *op, struct effects *fx)
+{
+    if (twin_session(t, op->session)) {
+        twin_failed(op, BELAY_ERR_EXISTS, fx);
+        return;
+    }
+    struct t_session *s = twin_add(&t->sessions, &t->n_sessions, sizeof *s);
+    *s = (struct t_session){.id = twin_keep(t, op->session),
+                            .text = twin_keep(t, op->text),
+                            .no = ++t->last,
+                            .ttl = op->ttl_ms,
+                            .linger = op->linger_ms,
+                            .target = op->target,
+                            .end = t->now + op->ttl_ms};
+    struct event *ev = tell(t, s->id, EVENT_SESSION_OPENED, op->asker, fx);
+    ev->news = true;
+    ev->expires_in_ms = s->ttl;
+}
+
+static void attach(struct twin *t, const struct op *op, struct effects *fx)
+{
+    struct t_session *s = twin_live(t, op->session);
+    if (!s) {
+        twin_failed(op, BELAY_ERR_NO_SESSION, fx);
+        return;
+    }
+    s->target = op->target;
+    s->end = t->now + s->ttl;
+    struct event *ev = tell(t, s->id, EVENT_SESSION_KEPT, op->asker, fx);
+    ev->count = 1;
+    ev->expires_in_ms = s->ttl;
+}
+
+static void detach(struct twin *t, const struct op *op, struct effects *fx)
+{
+    struct t_session *s = twin_live(t, op->session);
+    bool mine = s && s->target == op->target;
+    if (mine && s->linger) {
+        s->target = 0;
+        s->end = t->now + s->linger;
+    } else if (mine) {
+        twin_end_session(t, s, REASON_SESSION, 0, fx);
+    }
+    tell(t, op->session, EVENT_SESSION_KEPT, op->asker, fx)->count = mine;
+}
+
+static void keep_alive(struct twin *t, const struct op *op, struct effects *fx)
+{
+    uint64_t alive = 0;
+    for (size_t i = 0; i < op->more.n; i++) {
+        struct t_session *s = twin_live(t, op->more.items[i]);
+        if (s) {
+            s->end = t->now + s->ttl;
+            alive++;
+        }
+    }
+    tell(t, op->session, EVENT_SESSION_KEPT, op->asker, fx)->count = alive;
+}
+
+void twin_session_op(struct twin *t, const struct op *op, struct effects *fx)
+{
+    struct t_session *s = twin_live(t, op->session);
+    if (op->kind == OP_SESSION_OPEN)
+        open_session(t, op, fx);
+    else if (op->kind == OP_SESSION_ATTACH)
+        attach(t, op, fx);
+    else if (op->kind == OP_SESSION_DETACH)
+        detach(t, op, fx);
+    else if (op->kind == OP_SESSION_KEEPALIVE)
+        keep_alive(t, op, fx);
+    else if (s)
+        twin_end_session(t, s, REASON_RELEASE, op->asker, fx);
+    else
+        twin_failed(op, BELAY_ERR_NO_SESSION, fx);
+}
+
+/* --- namespaces --- */
+
+static void tell_space(const struct twin *t, const struct op *op, enum event_kind kind,
+                       struct effects *fx)
+{
+    struct event *ev = effects_add(fx, kind);
+    ev->news = true;
+    ev->asker = op->asker;
+    ev->at_ms = t->now;
+    ev->account = SLICE("default");
+    ev->ns = op->ns;
+}
+
+static bool in_use(const struct twin *t, const struct t_space *s)
+{
+    for (size_t i = 0; i < t->n_holds; i++)
+        if (t->holds[i]->lock->space == s)
+            return true;
+    for (size_t i = 0; i < t->n_waits; i++)
+        if (t->waits[i]->lock->space == s)
+            return true;
+    return false;
+}
+
+void twin_namespace_op(struct twin *t, const struct op *op, struct effects *fx)
+{
+    struct t_space *s = twin_space(t, op->ns);
+    if (op->kind == OP_NAMESPACE_CREATE && s) {
+        twin_failed(op, BELAY_ERR_EXISTS, fx);
+    } else if (op->kind == OP_NAMESPACE_CREATE) {
+        s = twin_add(&t->spaces, &t->n_spaces, sizeof *s);
+        *s = (struct t_space){.name = twin_keep(t, op->ns),
+                              .text = twin_keep(t, op->text),
+                              .created = t->now,
+                              .updated = t->now};
+        tell_space(t, op, EVENT_NAMESPACE_CREATED, fx);
+    } else if (!s) {
+        twin_failed(op, BELAY_ERR_NO_NAMESPACE, fx);
+    } else if (op->kind == OP_NAMESPACE_UPDATE) {
+        s->text = twin_keep(t, op->text);
+        s->updated = t->now;
+        tell_space(t, op, EVENT_NAMESPACE_UPDATED, fx);
+    } else if (in_use(t, s) && !(op->flags & OP_FORCE)) {
+        twin_failed(op, BELAY_ERR_IN_USE, fx);
+    } else {
+        s->doomed = ++t->dooms;
+        tell_space(t, op, EVENT_NAMESPACE_DELETED, fx);
+        twin_reap(t, MACHINE_EXPIRE_BATCH, fx);
+    }
+}
+
+/* The existing lock of `s` that comes first in byte order. */
+static struct t_lock *first_lock(const struct twin *t, const struct t_space *s)
+{
+    struct t_lock *first = NULL;
+    for (size_t i = 0; i < t->n_locks; i++) {
+        struct t_lock *l = t->locks[i];
+        if (l->space == s && twin_exists(t, l) &&
+            (!first || slice_cmp(l->name, first->name) < 0))
+            first = l;
+    }
+    return first;
+}
+
+static uint64_t reap_lock(struct twin *t, struct t_lock *l, struct effects *fx)
+{
+    uint64_t units = 1;
+    struct t_wait *w;
+    for (; (w = twin_in_line(t, l, 0)) != NULL; units++)
+        twin_end_wait(t, w, EVENT_LEFT, REASON_NAMESPACE, fx);
+    for (size_t i = 0; i < t->n_holds;) {
+        if (t->holds[i]->lock != l) {
+            i++;
+            continue;
+        }
+        twin_end_hold(t, t->holds[i], EVENT_EXPIRED, REASON_NAMESPACE, fx);
+        units++;
+    }
+    l->body = slice_of("", 0);
+    l->closed_no = l->closed_until = 0;
+    return units;
+}
+
+static struct t_space *first_doomed(const struct twin *t)
+{
+    struct t_space *first = NULL;
+    for (size_t i = 0; i < t->n_spaces; i++)
+        if (t->spaces[i]->doomed && (!first || t->spaces[i]->doomed < first->doomed))
+            first = t->spaces[i];
+    return first;
+}
+
+uint64_t twin_reap(struct twin *t, uint64_t budget, struct effects *fx)
+{
+    struct t_space *s;
+    while (budget && (s = first_doomed(t)) != NULL) {
+        struct t_lock *l = first_lock(t, s);
+        if (!l) { /* only names of nothing are left */
+            for (size_t i = 0; i < t->n_locks;) {
+                if (t->locks[i]->space == s)
+                    twin_drop(t->locks, &t->n_locks, t->locks[i]);
+                else
+                    i++;
+            }
+            twin_drop(t->spaces, &t->n_spaces, s);
+            budget--;
+            continue;
+        }
+        uint64_t units = reap_lock(t, l, fx);
+        budget -= units < budget ? units : budget;
+        twin_serve(t, fx);
+    }
+    return budget;
+}
