@@ -27,7 +27,7 @@ uint64_t wait_quiet_at(const struct wait *w)
 }
 
 /* When to look at the wait again: its deadline, or earlier, when it may have been quiet. */
-static void arm(struct machine *m, struct wait *w)
+void wait_arm(struct machine *m, struct wait *w)
 {
     uint64_t at = w->deadline_ms;
     if (w->policy == POLICY_TIMED && wait_quiet_at(w) > m->now_ms && wait_quiet_at(w) < at)
@@ -97,7 +97,7 @@ void wait_ask(struct machine *m, struct wait *w, const struct op *op)
     w->delay_ms = (uint32_t)op->delay_ms;
     w->deadline_ms = m->now_ms + op->wait_ms;
     wait_set_body(w, op);
-    arm(m, w);
+    wait_arm(m, w);
 }
 
 struct same_wait {
@@ -170,17 +170,24 @@ static void unlink_and_free(struct machine *m, struct wait *w)
     free(w);
 }
 
+struct event *wait_news(const struct machine *m, const struct wait *w, enum event_kind kind,
+                        struct effects *fx)
+{
+    struct event *ev = lock_news(m, w->lock, kind, fx);
+    ev->owner = arena_copy(&fx->arena, wait_owner(w));
+    ev->session = arena_copy(&fx->arena, session_id(w->session));
+    ev->mode = mode_of(w->lock, w->weight);
+    ev->ticket = w->end.seq;
+    return ev;
+}
+
 void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reason reason,
               struct effects *fx)
 {
     struct lock *l = w->lock;
-    struct event *ev = lock_news(m, l, kind, fx);
+    struct event *ev = wait_news(m, w, kind, fx);
     ev->asker = w->asker;
     ev->reason = reason;
-    ev->owner = arena_copy(&fx->arena, wait_owner(w));
-    ev->session = arena_copy(&fx->arena, session_id(w->session));
-    ev->mode = mode_of(l, w->weight);
-    ev->ticket = w->end.seq;
     ev->waited_ms = m->now_ms - w->since_ms;
     unlink_and_free(m, w);
     lock_touch(m, l);
@@ -192,7 +199,7 @@ void wait_expire(struct machine *m, struct wait *w, struct effects *fx)
         wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
         return;
     }
-    arm(m, w); /* it may have been quiet for long enough */
+    wait_arm(m, w); /* it may have been quiet for long enough */
     lock_touch(m, w->lock);
 }
 
@@ -210,6 +217,7 @@ static void grant_upgrade(struct machine *m, struct wait *w, struct effects *fx)
     h->asker = w->asker;
     h->since_ms = m->now_ms;
     h->ttl_ms = w->ttl_ms;
+    h->since_ms = m->now_ms;
     h->overdue = false;
     hold_place(m, h);
     end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
@@ -279,7 +287,7 @@ void line_serve(struct machine *m, struct lock *l, struct effects *fx)
             break;
         if (next == SERVE_PASS) {
             only_shared = true;
-            arm(m, w);
+            wait_arm(m, w);
         } else if (w->upgrade) {
             grant_upgrade(m, w, fx);
         } else {

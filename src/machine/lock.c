@@ -183,12 +183,17 @@ void hold_place(struct machine *m, struct hold *h)
 }
 
 /* A shared holder has come: whoever waits for quiet begins to wait anew. */
-static void disturb(struct lock *l, uint64_t now_ms)
+static void disturb(struct machine *m, struct lock *l)
 {
     if (!l->more || l->more->n_timed == 0)
         return;
-    list_each (it, &l->more->waits)
-        list_item(it, struct wait, in_lock)->quiet_from_ms = now_ms;
+    list_each (it, &l->more->waits) {
+        struct wait *w = list_item(it, struct wait, in_lock);
+        if (w->policy == POLICY_TIMED) {
+            w->quiet_from_ms = m->now_ms;
+            wait_arm(m, w);
+        }
+    }
 }
 
 /* News about a hold: who, what, where. The caller adds why. */
@@ -207,7 +212,7 @@ struct event *hold_granted(struct machine *m, const struct hold *h, struct effec
 {
     struct lock *l = h->lock;
     if (h->weight == SHARED_WEIGHT && l->capacity == CAPACITY_RW)
-        disturb(l, m->now_ms);
+        disturb(m, l);
     struct event *ev = hold_news(m, h, EVENT_GRANTED, fx);
     ev->asker = h->asker;
     ev->count = ev->mode == MODE_SEMAPHORE ? h->weight : 0;

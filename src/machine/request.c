@@ -176,12 +176,8 @@ static void grant_again(struct machine *m, struct hold *h, const struct op *op,
 static struct event *queued(const struct machine *m, const struct wait *w, const struct op *op,
                             struct effects *fx)
 {
-    struct event *ev = lock_news(m, w->lock, EVENT_QUEUED, fx);
+    struct event *ev = wait_news(m, w, EVENT_QUEUED, fx);
     ev->asker = op->flags & OP_NOBLOCK ? op->asker : 0;
-    ev->owner = arena_copy(&fx->arena, wait_owner(w));
-    ev->session = arena_copy(&fx->arena, session_id(w->session));
-    ev->mode = mode_of(w->lock, w->weight);
-    ev->ticket = w->end.seq;
     ev->position = wait_position(w);
     ev->expires_in_ms = w->deadline_ms - m->now_ms;
     return ev;
@@ -190,12 +186,10 @@ static struct event *queued(const struct machine *m, const struct wait *w, const
 static void take_over(struct machine *m, struct wait *w, const struct op *op,
                       struct effects *fx)
 {
-    struct event *ev = lock_news(m, w->lock, EVENT_REFUSED, fx);
+    struct event *ev = wait_news(m, w, EVENT_REFUSED, fx);
     ev->asker = w->asker;
     ev->news = false; /* the line has not changed */
     ev->reason = REASON_REPLACED;
-    ev->owner = arena_copy(&fx->arena, wait_owner(w));
-    ev->ticket = w->end.seq;
     wait_ask(m, w, op);
     queued(m, w, op, fx)->news = false;
 }
@@ -365,13 +359,13 @@ static uint64_t release_from(struct machine *m, struct lock *l, const struct op 
         if (op->fence)
             break;
     }
-    if (op->owner.len == 0 || op->fence || !l->more || l->more->n_waits == 0)
+    if (op->owner.len == 0 || op->fence || !l->more)
         return n;
-    struct session *session = op->session.len ? session_find(m, op->session) : NULL;
-    if (op->session.len && !session)
-        return n;
-    struct wait *w = wait_of(m, l, (struct who){op->owner, session});
-    if (w) {
+    list_each_safe (it, &l->more->waits) {
+        struct wait *w = list_item(it, struct wait, in_lock);
+        if (!slice_eq(wait_owner(w), op->owner) ||
+            (op->session.len && !slice_eq(session_id(w->session), op->session)))
+            continue;
         wait_end(m, w, EVENT_LEFT, REASON_RELEASE, fx);
         n++;
     }
@@ -404,9 +398,8 @@ static void extend(struct machine *m, struct hold *h, uint64_t ttl_ms)
 /* ttl more than what remains, but no longer than a new lease could be. */
 static void add_ttl(struct machine *m, struct hold *h, uint64_t ttl_ms)
 {
-    uint64_t end = (h->end.pos ? h->end.at : m->now_ms) + ttl_ms;
+    uint64_t end = h->end.at + ttl_ms;
     uint64_t max = m->now_ms + LIMIT_TTL_MS;
-    h->ttl_ms = (uint32_t)ttl_ms;
     h->overdue = false;
     end_set(m, &h->end, end < max ? end : max);
 }
@@ -434,7 +427,9 @@ void request_renew(struct machine *m, const struct op *op, struct effects *fx)
         return;
     keep_session(m, op);
     for (size_t i = 0; i <= op->more.n; i++) {
-        if (!request_hold(lock_find(m, s, name_at(op, i)), op, m->now_ms)) {
+        const struct hold *h = request_hold(lock_find(m, s, name_at(op, i)), op, m->now_ms);
+        bool endless = h && h->end.pos == 0;
+        if (!h || (endless && op->flags & OP_ADD_TTL)) { /* nothing to add to */
             request_failed(op, BELAY_ERR_STALE, stale_text, fx);
             return;
         }

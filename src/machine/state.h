@@ -275,8 +275,11 @@ size_t wait_all_of(const struct machine *m, const struct space *s, struct who wh
 void wait_ask(struct machine *m, struct wait *w, const struct op *op);
 size_t wait_position(const struct wait *w); /* 1: next */
 bool wait_bars_shared(const struct wait *w);
+void wait_arm(struct machine *m, struct wait *w); /* when to look at it again */
 uint64_t wait_quiet_at(const struct wait *w);
 void wait_set_body(struct wait *w, const struct op *op);
+struct event *wait_news(const struct machine *m, const struct wait *w, enum event_kind kind,
+                        struct effects *fx);
 /* The wait is gone afterwards and its asker answered; its line is touched. */
 void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reason reason,
               struct effects *fx);
