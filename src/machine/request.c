@@ -361,7 +361,8 @@ static uint64_t release_from(struct machine *m, struct lock *l, const struct op 
     }
     if (op->owner.len == 0 || op->fence || !l->more)
         return n;
-    list_each_safe (it, &l->more->waits) {
+    list_each_safe(it, &l->more->waits)
+    {
         struct wait *w = list_item(it, struct wait, in_lock);
         if (!slice_eq(wait_owner(w), op->owner) ||
             (op->session.len && !slice_eq(session_id(w->session), op->session)))

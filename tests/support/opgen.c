@@ -53,10 +53,12 @@ void opgen_init(struct opgen *g, struct choice *c)
     for (int k = 0; k < OP_KIND_COUNT; k++)
         g->weights[k] = usual[k] * choice_of(c, factors);
     g->weights[OP_ACQUIRE] += 10;
+    g->weights[OP_NAMESPACE_CREATE] += 2 * g->weights[OP_NAMESPACE_DELETE];
     g->weights[OP_SHOW] += 1; /* both kinds of op have something to choose from */
     g->names = 1 + (unsigned)choice_below(c, N_NAMES);
     g->owners = 2 + (unsigned)choice_below(c, N_OWNERS - 1);
     g->sessions = (unsigned)choice_below(c, N_SESSIONS + 1);
+    g->weights[OP_SESSION_OPEN] += 5 * g->sessions;
     g->spaces = 1 + (unsigned)choice_below(c, N_SPACES);
     g->hurry = (unsigned)choice_below(c, 4);
     g->long_ttls = (unsigned)choice_below(c, 4);
@@ -153,6 +155,8 @@ static void fill_acquire(struct opgen *g, struct op *op)
     }
     if (often(g))
         op->flags |= OP_NOBLOCK;
+    if (often(g))
+        op->flags |= OP_FRESH;
     if (op->mode == MODE_EXCLUSIVE && often(g))
         op->policy = POLICY_SOFT;
     if (op->mode == MODE_EXCLUSIVE && op->wait_ms && often(g)) {
@@ -224,6 +228,8 @@ static void fill_lock_op(struct opgen *g, struct op *op)
     fill_holder(g, op);
     if (op->kind == OP_RENEW || op->kind == OP_CONVERT || op->kind == OP_BODY)
         op->ttl_ms = choice_below(g->c, 3) ? 0 : choice_of(g->c, ttls);
+    if (op->kind == OP_RENEW && op->ttl_ms && often(g))
+        op->flags |= OP_ADD_TTL;
     if (op->kind == OP_CONVERT) {
         op->mode = choice_below(g->c, 3) ? MODE_EXCLUSIVE : MODE_SHARED;
         op->wait_ms = choice_below(g->c, 3) ? choice_of(g->c, waits) : 0;
@@ -257,7 +263,7 @@ static void fill_session_op(struct opgen *g, struct op *op)
 static void fill_namespace_op(struct opgen *g, struct op *op)
 {
     op->ns = spaces[choice_below(g->c, N_SPACES)];
-    if (op->kind == OP_NAMESPACE_DELETE && choice_below(g->c, 2))
+    if (op->kind == OP_NAMESPACE_DELETE && choice_one_in(g->c, 4))
         op->flags |= OP_FORCE;
     if (op->kind != OP_NAMESPACE_CREATE && op->kind != OP_NAMESPACE_UPDATE)
         return;
@@ -278,9 +284,23 @@ static void fill_list_op(struct opgen *g, struct op *op)
                                                  : spaces[choice_below(g->c, N_SPACES)];
 }
 
+/* The namespaces in use are made first, so that what follows is not mostly refused. */
+static bool fill_first(struct opgen *g, struct op *op)
+{
+    if (g->asker >= g->spaces)
+        return false;
+    *op = (struct op){.kind = OP_NAMESPACE_CREATE, .account = SLICE("default")};
+    op->now_ms = g->now_ms;
+    op->ns = spaces[g->asker++];
+    op->asker = g->asker;
+    return true;
+}
+
 void opgen_next(struct opgen *g, bool read, struct op *ret_op)
 {
     const char *what = NULL;
+    if (!read && fill_first(g, ret_op))
+        return;
     if (!read)
         g->now_ms += time_step(g);
     g->asker++;

@@ -75,10 +75,8 @@ static enum shape shape_of(enum op_kind kind)
 static const struct {
     const char *word;
     uint64_t flag;
-} flag_words[] = {{"noblock", OP_NOBLOCK},
-                  {"force", OP_FORCE},
-                  {"want", OP_WANT_LOCK},
-                  {"anyone", OP_ANYONE}};
+} flag_words[] = {{"noblock", OP_NOBLOCK}, {"force", OP_FORCE}, {"want", OP_WANT_LOCK},
+                  {"anyone", OP_ANYONE},   {"fresh", OP_FRESH}, {"add", OP_ADD_TTL}};
 enum { FLAG_WORDS = sizeof(flag_words) / sizeof(flag_words[0]), NAMES_MAX = 4096 };
 
 static bool read_key(const char *word, const char *eq, struct arena *a, struct op *op)

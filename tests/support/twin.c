@@ -144,7 +144,8 @@ struct t_wait *twin_in_line(const struct twin *t, const struct t_lock *l, size_t
 {
     for (int plain = 0; plain < 2; plain++)
         for (size_t i = 0; i < t->n_waits; i++)
-            if (t->waits[i]->lock == l && (t->waits[i]->upgrade == NULL) == plain && place-- == 0)
+            if (t->waits[i]->lock == l && (t->waits[i]->upgrade == NULL) == plain &&
+                place-- == 0)
                 return t->waits[i];
     return NULL;
 }

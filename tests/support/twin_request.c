@@ -56,9 +56,9 @@ static enum verdict judge(const struct twin *t, const struct t_lock *l, const st
         return REFUSE;
     const struct t_hold *h = twin_hold_of(t, l, op->owner, session);
     if (h && !twin_over(h, t->now)) {
-        if (op->flags & OP_FRESH)
-            *ret_why = REASON_HELD;
         bool same = h->mode == op->mode && h->permits == op->permits;
+        if (same && op->flags & OP_FRESH)
+            *ret_why = REASON_HELD;
         return same && !(op->flags & OP_FRESH) ? AGAIN : REFUSE;
     }
     const struct t_wait *w = twin_wait_of(t, l, op->owner, session);
