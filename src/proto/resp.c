@@ -172,6 +172,15 @@ static enum resp_step read_words(struct cursor *c, struct arena *a, struct reque
     }
 }
 
+/* "GET / HTTP/1.1": http_sniff() keeps a browser out at the first bytes; this does behind them.
+ */
+static bool names_http(struct slice line)
+{
+    struct slice tail = SLICE(" HTTP/1.");
+    return line.len > tail.len &&
+           slice_eq(slice_of(line.data + line.len - tail.len - 1, tail.len), tail);
+}
+
 /* One line as a person types it. */
 static enum resp_step read_inline(struct cursor *c, struct arena *a, struct request *ret_req)
 {
@@ -189,6 +198,8 @@ static enum resp_step read_inline(struct cursor *c, struct arena *a, struct requ
         return look == RESP_INLINE_BYTES_MAX ? bad(c, "inline command over the limit")
                                              : RESP_MORE;
     struct cursor line = {.at = c->at, .end = end - cr};
+    if (names_http(slice_of(line.at, (size_t)(line.end - line.at))))
+        return bad(c, "this is HTTP in the middle of RESP");
     enum resp_step step = read_words(&line, a, ret_req);
     c->why = line.why;
     c->at = lf + 1;
