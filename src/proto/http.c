@@ -59,8 +59,9 @@ static enum http_step scan_line_end(struct slice in, size_t i, bool empty, size_
 static enum http_step scan_head(struct slice in, size_t *ret_end, struct http_error *err)
 {
     size_t line = 0, lines = 0, end = 0;
-    size_t look = in.len < REQUEST_HEAD_BYTES_MAX ? in.len : REQUEST_HEAD_BYTES_MAX;
-    for (size_t i = 0; i < look; i++) {
+    bool full = in.len >= REQUEST_HEAD_BYTES_MAX;
+    in.len = full ? REQUEST_HEAD_BYTES_MAX : in.len;
+    for (size_t i = 0; i < in.len; i++) {
         unsigned char c = (unsigned char)in.data[i];
         if (lines == 0 && i == HTTP_LINE_BYTES_MAX)
             return bad(err, 414, "request line over the limit");
@@ -70,7 +71,9 @@ static enum http_step scan_head(struct slice in, size_t *ret_end, struct http_er
             return bad(err, 400,
                        c == '\n' ? "LF without CR in the head" : "control byte in the head");
         enum http_step step = scan_line_end(in, i, i == line, &end, err);
-        if (step != HTTP_DONE)
+        if (step == HTTP_MORE)
+            break;
+        if (step == HTTP_BAD)
             return step;
         if (end) {
             *ret_end = end;
@@ -80,7 +83,7 @@ static enum http_step scan_head(struct slice in, size_t *ret_end, struct http_er
             return bad(err, 431, "too many headers");
         line = ++i + 1;
     }
-    return look == REQUEST_HEAD_BYTES_MAX ? bad(err, 431, "head over the limit") : HTTP_MORE;
+    return full ? bad(err, 431, "head over the limit") : HTTP_MORE;
 }
 
 /* "GET /path HTTP/1.1": llhttp lets other protocols and none at all pass. */
@@ -244,15 +247,20 @@ static int on_headers_complete(llhttp_t *parser)
     return HPE_PAUSED;
 }
 
-static enum http_step refused(llhttp_errno_t why, struct http_error *err)
+/* llhttp stopped before the end of the head; which of us saw it first must not show. */
+static enum http_step refused(const struct head *h, llhttp_errno_t why)
 {
-    if (err->status) /* one of ours */
+    struct http_error *err = h->err;
+    if (err->status) /* we did */
         return HTTP_BAD;
     if (why == HPE_INVALID_METHOD)
         return bad(err, 501, "unknown method");
-    if (why == HPE_INVALID_TRANSFER_ENCODING || why == HPE_UNEXPECTED_CONTENT_LENGTH ||
-        why == HPE_INVALID_CONTENT_LENGTH)
-        return bad(err, 400, "malformed or conflicting length of the body");
+    if (why == HPE_INVALID_TRANSFER_ENCODING && !(h->seen & (SEEN_LENGTH | SEEN_CODING)))
+        return bad(err, 501, "only the chunked transfer coding is understood");
+    if (why == HPE_INVALID_TRANSFER_ENCODING || why == HPE_UNEXPECTED_CONTENT_LENGTH)
+        return bad(err, 400, "the length of the body is given twice");
+    if (why == HPE_INVALID_CONTENT_LENGTH)
+        return bad(err, 400, "malformed Content-Length");
     if (why == HPE_INVALID_HEADER_TOKEN)
         return bad(err, 400, "malformed header");
     return bad(err, 400, "malformed head");
@@ -275,7 +283,7 @@ static enum http_step parse_head(struct slice in, struct head *h)
     parser.data = h;
     llhttp_errno_t result = llhttp_execute(&parser, in.data, in.len);
     if (!h->complete)
-        return refused(result, h->err);
+        return refused(h, result);
     if (parser.method == HTTP_CONNECT)
         return bad(h->err, 501, "CONNECT is not served here");
     bool old = parser.http_minor == 0;
