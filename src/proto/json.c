@@ -609,7 +609,8 @@ static bool same_object(const struct json_token *a, const struct json_token *b,
                         struct arena *scratch)
 {
     size_t n = a->items;
-    const struct json_token **list = arena_alloc(scratch, n * 2 * sizeof *list);
+    const struct json_token **list =
+        arena_alloc(scratch, n * 2 * sizeof(const struct json_token *));
     if (!list)
         return false;
     sort_members(a, list);

@@ -12,7 +12,9 @@ static void put_escape(struct buf *out, unsigned char c)
 {
     static const char from[] = "\b\f\n\r\t\"\\", to[] = "bfnrt\"\\", hex[] = "0123456789abcdef";
     const char *known = memchr(from, c, sizeof from - 1);
-    char text[6] = {'\\', known ? to[known - from] : 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    char text[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    if (known)
+        text[1] = to[known - from];
     buf_put(out, text, known ? 2 : 6);
 }
 

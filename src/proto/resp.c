@@ -115,7 +115,9 @@ static char read_escape(struct cursor *c)
     }
     char byte = *c->at++;
     const char *known = memchr(from, byte, sizeof from - 1);
-    return known ? to[known - from] : byte;
+    if (known)
+        return to[known - from];
+    return byte;
 }
 
 /* A quoted word, unescaped to `out`; `at` stands on its quote. */

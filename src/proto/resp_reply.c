@@ -92,17 +92,12 @@ static enum resp_step read_bulk(struct reader *in, struct reply *r)
 /* "STALE some words" into code and words; a word that is not ours stays in the text. */
 static void split_error(struct reply *r)
 {
-    static const char *const words[] = {
-#define X(id, word, status, text) [id] = word,
-        BELAY_ERR_MAP(X)
-#undef X
-    };
     const char *space = memchr(r->text.data, ' ', r->text.len);
     size_t n = space ? (size_t)(space - r->text.data) : r->text.len;
     r->kind = REPLY_ERROR;
     r->err = BELAY_ERR_INTERNAL;
-    for (size_t i = 1; i < sizeof words / sizeof words[0]; i++) {
-        if (!slice_eq(slice_of(r->text.data, n), slice_str(words[i])))
+    for (int i = BELAY_OK + 1; i <= BELAY_ERR_INTERNAL; i++) {
+        if (!slice_eq(slice_of(r->text.data, n), slice_str(err_word((enum belay_err)i))))
             continue;
         r->err = (enum belay_err)i;
         n += space != NULL;

@@ -53,8 +53,11 @@ static void put_line(struct buf *out, struct slice s)
         return;
     char *p = out->mem + out->end;
     for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = (unsigned char)s.data[i];
-        *p++ = c < ' ' || c == 127 ? ' ' : (char)c;
+        bool control = (unsigned char)s.data[i] < ' ' || s.data[i] == 127;
+        *p = s.data[i];
+        if (control)
+            *p = ' ';
+        p++;
     }
     *p++ = '\r';
     *p++ = '\n';
