@@ -119,14 +119,14 @@ static void arena_pieces_stay_and_are_aligned(void **state)
 }
 
 struct item {
-    struct map_node node; /* first: a node is an item */
+    struct map_node node;
     uint64_t key;
     bool in;
 };
 
-static bool same_key(const struct map_node *node, const void *key)
+static bool same_key(struct map_node *node, const void *key)
 {
-    return ((const struct item *)(const void *)node)->key == *(const uint64_t *)key;
+    return map_item(node, struct item, node)->key == *(const uint64_t *)key;
 }
 
 /* Random adds and removes while it grows: what is in is found, what is not is not. */
