@@ -1,0 +1,183 @@
+/* client.h - the inside of libbelay: one handle, shared by the files of this folder.
+ *
+ *   addrs.c   the list of addresses
+ *   tree.c    a reply of the wire -> the public tree; error words -> codes
+ *   wire.c    the socket: connect, greet, read, write, one step at a time
+ *   flight.c  calls in flight; blocking calls on top of wire_step()
+ *   lock.c    the typed calls
+ *   lease.c   sessions and kept locks: renew in time, tell in time
+ *
+ *   OFF --wire_start()--> CONNECTING --> GREETING --> READY      (calls leave only in READY)
+ *    ^------------------- wire_fail() -----+------------+
+ *
+ * Nothing here aborts on bad input or out of memory. Memory comes from malloc only. */
+#ifndef BELAY_CLIENT_CLIENT_H
+#define BELAY_CLIENT_CLIENT_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "belay.h"
+#include "proto/message.h"
+
+enum {
+    CLIENT_ADDR_BYTES = 280,   /* "[host]:port" */
+    CLIENT_ERROR_BYTES = 512,  /* text of the last failure */
+    CLIENT_WORD_BYTES = 32,    /* "STALE" */
+    CLIENT_SESSION_BYTES = 65, /* id with its NUL */
+    CLIENT_CALLS_MAX = 65536,  /* in flight */
+    CLIENT_TIMEOUT_MS = 10000,
+    CLIENT_CONNECT_MS = 3000,
+    CLIENT_BACKOFF_MIN_MS = 50,
+    CLIENT_BACKOFF_MAX_MS = 1000,
+    CLIENT_READ_BYTES = 16384,
+    CLIENT_REPLY_BYTES_MAX =
+        64 * 1024 * 1024,  /* one reply: a page of 1,000 locks with bodies */
+    CLIENT_TTL_MS = 30000, /* what the server takes when none is given */
+    CLIENT_SESSION_TTL_MS = 60000,
+    CLIENT_WAIT_MAX_MS = 7 * 24 * 3600 * 1000, /* longest wait of one request */
+    CLIENT_POLL_MAX_MS = 3600 * 1000,          /* one poll(), which counts in int */
+};
+
+struct addr {
+    char text[CLIENT_ADDR_BYTES]; /* as shown: "127.0.0.1:7117" */
+    char host[CLIENT_ADDR_BYTES];
+    char port[8];
+};
+
+/* "host:port,[v6]:port,host"; BELAY_E_USAGE with the reason in `why`. */
+int addrs_parse(const char *list, struct addr *ret_addrs, size_t max, size_t *ret_n, char *why,
+                size_t why_bytes);
+
+/* A command whose answer is awaited; answers come in the order of the commands, except that an
+ * ACQUIRE in line is told so at once (parked) and gets its answer as a push, by its ticket. */
+struct flight {
+    struct flight *next;
+    belay_reply_fn *fn;
+    void *arg;
+    uint64_t ticket; /* parked: the place in the line */
+    bool may_park;
+    bool is_greeting;
+    bool keeps_result; /* its reply outlives the callback: a blocking call */
+};
+
+struct flight_list {
+    struct flight *first, *last;
+    size_t n;
+};
+
+/* A lock that is renewed by belay_dispatch(). */
+struct hold {
+    struct hold *next;
+    uint64_t fence;
+    int64_t ttl_ms;
+    int64_t proven_ms; /* CLOCK_BOOTTIME */
+    int64_t renew_ms;  /* when to send the next RENEW */
+    int64_t sent_ms;   /* the one in flight was sent; 0: none is */
+    bool in_session;
+    bool dead; /* released or lost; freed when no answer can come any more */
+    char name[];
+};
+
+enum client_state { CLIENT_OFF, CLIENT_CONNECTING, CLIENT_GREETING, CLIENT_READY };
+
+struct belay {
+    enum client_state state;
+    int fd;       /* socket, -1 when OFF */
+    int epoll_fd; /* what the user watches: socket and timer in one */
+    int timer_fd;
+    struct addr addrs[BELAY_ADDRS_MAX];
+    size_t n_addrs, at; /* at: connected to, or tried last */
+    size_t tried;       /* addresses tried since the last success */
+    struct addrinfo *resolved, *resolved_next;
+    int64_t connect_end_ms, retry_ms, backoff_ms;
+    int64_t timeout_ms, connect_ms;
+    char *ns, *token;
+    uint32_t epoll_mask; /* what the socket is registered for */
+    int64_t timer_ms;    /* what timer_fd is set to; INT64_MAX: nothing */
+    size_t greetings;    /* answers that the greeting still waits for */
+    bool connect_wanted; /* belay_connect() */
+    bool round_failed;   /* this step: every address has failed */
+    bool broke;          /* this step: the connection was lost */
+
+    struct buf in, out, later; /* later: commands that wait for READY */
+    struct flight_list sent, queued, parked;
+    struct arena parse;  /* one reply of the wire */
+    struct arena tree;   /* the reply handed to a callback */
+    struct arena result; /* the reply handed to the caller of a blocking call */
+    int depth;           /* inside callbacks */
+    bool doomed;         /* belay_close() from a callback: done when it returns */
+
+    int err_code;
+    char err_word[CLIENT_WORD_BYTES];
+    char err_text[CLIENT_ERROR_BYTES];
+
+    char session[CLIENT_SESSION_BYTES]; /* "": none */
+    int64_t session_ttl_ms, session_proven_ms, session_keep_ms, session_sent_ms;
+    struct hold *holds;
+    belay_lost_fn *lost_fn;
+    void *lost_arg;
+    int64_t early_ms;
+
+    belay_event_fn *watch_fn;
+    void *watch_arg;
+    char *watch_prefix;
+    uint64_t watch_seen;
+    char watch_since[24]; /* watch_seen in digits */
+    bool session_lost;    /* until it is closed or opened anew */
+};
+
+int64_t client_now_ms(void); /* CLOCK_BOOTTIME */
+/* Notes the failure and returns `code`, so that a line can say `return client_fail(...)`. */
+int client_fail(struct belay *b, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* tree.c */
+int tree_code(enum belay_err err); /* BELAY_ERR_STALE -> BELAY_E_STALE */
+/* Copies into `a`; NULL: out of memory. */
+const struct belay_reply *tree_copy(struct arena *a, const struct reply *r);
+/* The answer of ACQUIRE and CONVERT. BELAY_E_PROTOCOL: not such an answer. */
+int tree_grant(struct belay *b, const struct belay_reply *r, struct belay_grant *ret_g);
+
+/* wire.c */
+/* Closes the socket; calls that were sent are answered with it. Goes on with the next address.
+ */
+void wire_fail(struct belay *b, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void wire_start(struct belay *b); /* OFF: begins to connect */
+/* Everything that can be done without waiting. Returns a failure once: the connection broke, or
+ * no address could be reached. */
+int wire_step(struct belay *b);
+int64_t wire_due_ms(const struct belay *b); /* when it must be called again; INT64_MAX: never */
+short wire_events(const struct belay *b);   /* what the socket is polled for */
+void wire_sleep(const struct belay *b, int64_t until_ms); /* until there is something to do */
+int wire_watch_fd(struct belay *b);                       /* -1: no descriptor could be made */
+void wire_arm(struct belay *b); /* sets epoll and timer for what is awaited now */
+void wire_drain_timer(struct belay *b);
+void wire_off(struct belay *b);   /* closes the socket, tells nobody */
+void wire_close(struct belay *b); /* closes the watched descriptors */
+
+/* flight.c */
+int flight_send(struct belay *b, const struct belay_bytes *words, size_t n,
+                const struct flight *like);
+void flight_answer(struct belay *b, const struct reply *r); /* takes the oldest that was sent */
+void flight_push(struct belay *b, const struct reply *r);
+void flight_fail_all(struct belay *b, struct flight_list *list, int code); /* frees the list */
+void flight_flush_later(struct belay *b); /* READY: what waited may leave */
+size_t flight_watch_words(struct belay *b, struct belay_bytes *ret_words); /* 0: no watch */
+void flight_watch_gap(struct belay *b, int err);
+/* Steps and waits until *done, or BELAY_E_DEADLINE. BELAY_FOREVER is allowed. */
+int flight_wait(struct belay *b, const bool *done, int64_t timeout_ms);
+int flight_begin(struct belay *b); /* a blocking call begins; BELAY_E_USAGE inside a callback */
+
+/* lease.c */
+void lease_attached(struct belay *b);
+void lease_session_over(struct belay *b, int why);
+void lease_step(struct belay *b);
+int64_t lease_due_ms(const struct belay *b);
+int lease_keep(struct belay *b, const char *name, uint64_t fence, int64_t ttl_ms,
+               int64_t sent_ms);
+void lease_drop(struct belay *b, const char *name,
+                uint64_t fence); /* fence 0: all of that name */
+void lease_refence(struct belay *b, const char *name, uint64_t old, uint64_t fence);
+void lease_free(struct belay *b);
+#endif

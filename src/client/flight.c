@@ -1,0 +1,367 @@
+/* flight.c - calls in flight, and blocking calls made of them.
+ *
+ *   queued --READY, flight_flush_later()--> sent --answer--> callback
+ *                                          '--[queued, ticket..]--> parked --push--> callback
+ */
+#include "client/client.h"
+#include "proto/resp.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int client_fail(struct belay *b, int code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(b->err_text, sizeof b->err_text, format, args);
+    va_end(args);
+    b->err_code = code;
+    b->err_word[0] = '\0';
+    return code;
+}
+
+/* ---- lists ----------------------------------------------------------------------------- */
+
+static void list_add(struct flight_list *list, struct flight *c)
+{
+    c->next = NULL;
+    if (list->last)
+        list->last->next = c;
+    else
+        list->first = c;
+    list->last = c;
+    list->n++;
+}
+
+static struct flight *list_pop(struct flight_list *list)
+{
+    struct flight *c = list->first;
+    if (!c)
+        return NULL;
+    list->first = c->next;
+    if (!list->first)
+        list->last = NULL;
+    list->n--;
+    return c;
+}
+
+static struct flight *list_take_ticket(struct flight_list *list, uint64_t ticket)
+{
+    struct flight *before = NULL;
+    for (struct flight *c = list->first; c; before = c, c = c->next) {
+        if (c->ticket != ticket)
+            continue;
+        if (before)
+            before->next = c->next;
+        else
+            list->first = c->next;
+        if (list->last == c)
+            list->last = before;
+        list->n--;
+        return c;
+    }
+    return NULL;
+}
+
+/* ---- out ------------------------------------------------------------------------------- */
+
+int flight_send(struct belay *b, const struct belay_bytes *words, size_t n,
+                const struct flight *like)
+{
+    struct slice slices[BELAY_WORDS_MAX];
+    if (n == 0 || n > BELAY_WORDS_MAX)
+        return client_fail(b, BELAY_E_USAGE, "a command has 1 to %d words", BELAY_WORDS_MAX);
+    if (b->queued.n + b->sent.n + b->parked.n >= CLIENT_CALLS_MAX)
+        return client_fail(b, BELAY_E_USAGE, "more than %d calls in flight", CLIENT_CALLS_MAX);
+    for (size_t i = 0; i < n; i++)
+        slices[i] = slice_of(words[i].data, words[i].len);
+    struct flight *c = malloc(sizeof *c);
+    if (!c)
+        return client_fail(b, BELAY_E_MEMORY, "out of memory");
+    *c = *like;
+    bool now = like->is_greeting || b->state == CLIENT_READY;
+    struct buf *out = now ? &b->out : &b->later;
+    size_t before = out->end - out->start;
+    resp_write_request(out, slices, n);
+    if (out->oom) { /* half a request must never leave */
+        out->oom = false;
+        out->end = out->start + before;
+        free(c);
+        return client_fail(b, BELAY_E_MEMORY, "out of memory");
+    }
+    list_add(now ? &b->sent : &b->queued, c);
+    return BELAY_E_OK;
+}
+
+void flight_flush_later(struct belay *b)
+{
+    buf_put_slice(&b->out, buf_slice(&b->later));
+    buf_clear(&b->later);
+    for (struct flight *c; (c = list_pop(&b->queued));)
+        list_add(&b->sent, c);
+}
+
+/* ---- in -------------------------------------------------------------------------------- */
+
+static void flight_done(struct belay *b, const struct flight *c, int err,
+                        const struct belay_reply *r)
+{
+    if (c->fn)
+        c->fn(b, err, r, c->arg);
+}
+
+void flight_fail_all(struct belay *b, struct flight_list *list, int code)
+{
+    for (struct flight *c; (c = list_pop(list));) {
+        flight_done(b, c, code, NULL);
+        free(c);
+    }
+}
+
+/* The error answer of a call becomes its code, and the words of belay_error(). */
+static int note_error(struct belay *b, const struct reply *r)
+{
+    int code = tree_code(r->err);
+    client_fail(b, code, "%.*s", (int)r->text.len, r->text.data);
+    snprintf(b->err_word, sizeof b->err_word, "%s", err_word(r->err));
+    return code;
+}
+
+/* "[queued, ticket, position]" for a call that did not ask to be told so. */
+static bool is_parking(const struct flight *c, const struct reply *r)
+{
+    return c->may_park && r->kind == REPLY_LIST && r->first &&
+           slice_eq(r->first->text, SLICE("queued")) && r->first->next &&
+           r->first->next->kind == REPLY_INT;
+}
+
+static void hand_out(struct belay *b, const struct flight *c, const struct reply *r)
+{
+    if (r->kind == REPLY_ERROR) {
+        flight_done(b, c, note_error(b, r), NULL);
+        return;
+    }
+    struct arena *a = c->keeps_result ? &b->result : &b->tree;
+    arena_reset(a);
+    const struct belay_reply *tree = tree_copy(a, r);
+    if (!tree)
+        flight_done(b, c, client_fail(b, BELAY_E_MEMORY, "out of memory"), NULL);
+    else
+        flight_done(b, c, BELAY_E_OK, tree);
+}
+
+void flight_answer(struct belay *b, const struct reply *r)
+{
+    struct flight *c = list_pop(&b->sent);
+    if (!c) {
+        wire_fail(b, BELAY_E_PROTOCOL, "%s sent an answer that nobody asked for",
+                  b->addrs[b->at].text);
+        return;
+    }
+    if (is_parking(c, r)) {
+        c->ticket = (uint64_t)r->first->next->number;
+        list_add(&b->parked, c);
+        return;
+    }
+    hand_out(b, c, r);
+    free(c);
+}
+
+/* >[acquire, ticket, [granted, ...]]: the last word of a parked ACQUIRE or CONVERT. */
+static void push_acquire(struct belay *b, const struct reply *r)
+{
+    const struct reply *ticket = r->first->next;
+    const struct reply *answer = ticket ? ticket->next : NULL;
+    if (!answer)
+        return;
+    struct flight *c = list_take_ticket(&b->parked, (uint64_t)ticket->number);
+    if (!c)
+        return;
+    hand_out(b, c, answer);
+    free(c);
+}
+
+static void push_event(struct belay *b, const struct reply *r)
+{
+    const struct reply *map = r->first->next;
+    if (!b->watch_fn || !map)
+        return;
+    arena_reset(&b->tree);
+    const struct belay_reply *tree = tree_copy(&b->tree, map);
+    if (!tree) {
+        b->watch_fn(b, client_fail(b, BELAY_E_MEMORY, "out of memory"), NULL, b->watch_arg);
+        return;
+    }
+    int64_t seq = belay_int(belay_get(tree, "seq"), 0);
+    if (seq > 0)
+        b->watch_seen = (uint64_t)seq;
+    b->watch_fn(b, BELAY_E_OK, tree, b->watch_arg);
+}
+
+void flight_push(struct belay *b, const struct reply *r)
+{
+    if (!r->first)
+        return;
+    if (slice_eq(r->first->text, SLICE("acquire")))
+        push_acquire(b, r);
+    else if (slice_eq(r->first->text, SLICE("event")))
+        push_event(b, r);
+    /* others are for later versions: a client ignores what it did not ask for */
+}
+
+/* ---- blocking -------------------------------------------------------------------------- */
+
+int flight_begin(struct belay *b)
+{
+    if (b->depth)
+        return client_fail(b, BELAY_E_USAGE, "a blocking call inside a callback");
+    arena_reset(&b->result);
+    return BELAY_E_OK;
+}
+
+int flight_wait(struct belay *b, const bool *done, int64_t timeout_ms)
+{
+    int64_t until = timeout_ms == BELAY_FOREVER ? INT64_MAX : client_now_ms() + timeout_ms;
+    for (;;) {
+        int ignored = wire_step(b); /* a failure reaches the call through its callback */
+        (void)ignored;
+        if (*done)
+            break;
+        if (client_now_ms() >= until) {
+            wire_arm(b);
+            return client_fail(b, BELAY_E_DEADLINE, "%s: no answer within %lld ms",
+                               b->addrs[b->at].text, (long long)timeout_ms);
+        }
+        wire_sleep(b, until);
+    }
+    wire_arm(b);
+    return BELAY_E_OK;
+}
+
+/* One per blocking call. When the caller no longer waits (deadline), the answer still comes:
+ * then `abandoned` lets the callback free it. */
+struct waiting {
+    bool done, abandoned;
+    int err;
+    const struct belay_reply *r;
+};
+
+static void on_waited(struct belay *b, int err, const struct belay_reply *r, void *arg)
+{
+    struct waiting *w = arg;
+    (void)b;
+    if (w->abandoned) {
+        free(w);
+        return;
+    }
+    w->done = true;
+    w->err = err;
+    w->r = r;
+}
+
+int belay_callv(struct belay *b, const struct belay_bytes *words, size_t n, int64_t timeout_ms,
+                const struct belay_reply **ret_r)
+{
+    int err = flight_begin(b);
+    if (err != BELAY_E_OK)
+        return err;
+    struct waiting *w = calloc(1, sizeof *w);
+    if (!w)
+        return client_fail(b, BELAY_E_MEMORY, "out of memory");
+    struct flight like = {.fn = on_waited, .arg = w, .keeps_result = true};
+    err = flight_send(b, words, n, &like);
+    if (err != BELAY_E_OK) {
+        free(w);
+        return err;
+    }
+    err = flight_wait(b, &w->done, timeout_ms ? timeout_ms : b->timeout_ms);
+    if (err != BELAY_E_OK) {
+        w->abandoned = true;
+        return err;
+    }
+    err = w->err;
+    if (err == BELAY_E_OK && ret_r)
+        *ret_r = w->r;
+    free(w);
+    return err;
+}
+
+int belay_call(struct belay *b, const struct belay_reply **ret_r, ...)
+{
+    struct belay_bytes words[BELAY_CALL_WORDS_MAX];
+    size_t n = 0;
+    va_list args;
+    va_start(args, ret_r);
+    for (const char *s; n <= BELAY_CALL_WORDS_MAX && (s = va_arg(args, const char *)); n++)
+        if (n < BELAY_CALL_WORDS_MAX)
+            words[n] = (struct belay_bytes){s, strlen(s)};
+    va_end(args);
+    if (n > BELAY_CALL_WORDS_MAX)
+        return client_fail(b, BELAY_E_USAGE, "belay_call: more than %d words",
+                           BELAY_CALL_WORDS_MAX);
+    return belay_callv(b, words, n, 0, ret_r);
+}
+
+int belay_send(struct belay *b, const struct belay_bytes *words, size_t n, belay_reply_fn *fn,
+               void *arg)
+{
+    struct flight like = {.fn = fn, .arg = arg};
+    int err = flight_send(b, words, n, &like);
+    wire_arm(b);
+    return err;
+}
+
+/* ---- news ------------------------------------------------------------------------------ */
+
+size_t flight_watch_words(struct belay *b, struct belay_bytes *ret_words)
+{
+    size_t n = 0;
+    if (!b->watch_fn)
+        return 0;
+    ret_words[n++] = (struct belay_bytes){"WATCH", 5};
+    if (b->watch_prefix && b->watch_prefix[0]) {
+        ret_words[n++] = (struct belay_bytes){"PREFIX", 6};
+        ret_words[n++] = (struct belay_bytes){b->watch_prefix, strlen(b->watch_prefix)};
+    }
+    if (b->watch_seen) {
+        int len = snprintf(b->watch_since, sizeof b->watch_since, "%llu",
+                           (unsigned long long)b->watch_seen);
+        ret_words[n++] = (struct belay_bytes){"SINCE", 5};
+        ret_words[n++] = (struct belay_bytes){b->watch_since, (size_t)len};
+    }
+    return n;
+}
+
+void flight_watch_gap(struct belay *b, int err)
+{
+    if (b->watch_fn)
+        b->watch_fn(b, err, NULL, b->watch_arg);
+}
+
+int belay_watch(struct belay *b, const char *prefix, uint64_t since, belay_event_fn *fn,
+                void *arg)
+{
+    struct belay_bytes words[6];
+    int err = flight_begin(b);
+    if (err != BELAY_E_OK)
+        return err;
+    free(b->watch_prefix);
+    b->watch_prefix = prefix && fn ? strdup(prefix) : NULL;
+    b->watch_fn = NULL;
+    if (prefix && fn && !b->watch_prefix)
+        return client_fail(b, BELAY_E_MEMORY, "out of memory");
+    if (!fn)
+        return belay_is_connected(b) ? belay_call(b, NULL, "UNWATCH", NULL) : BELAY_E_OK;
+    /* Connected first: else the greeting would watch, and then this call once more. */
+    err = belay_connect(b);
+    if (err != BELAY_E_OK)
+        return err;
+    b->watch_fn = fn;
+    b->watch_arg = arg;
+    b->watch_seen = since;
+    err = belay_callv(b, words, flight_watch_words(b, words), 0, NULL);
+    if (err != BELAY_E_OK)
+        b->watch_fn = NULL;
+    return err;
+}

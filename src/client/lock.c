@@ -1,0 +1,417 @@
+/* lock.c - the typed calls: a struct or a few arguments become one command and its answer. */
+#include "client/client.h"
+#include "client/words.h"
+
+#include <stdlib.h>
+
+/* ---- acquire --------------------------------------------------------------------------- */
+
+/* An acquire in flight. It copies what is needed when the answer comes, because the caller's
+ * struct may be gone by then. */
+struct asking {
+    belay_grant_fn *fn;
+    void *arg;
+    bool keep;
+    bool is_convert; /* it holds the lock anyway */
+    bool has_waited; /* it may have stood in line: the grant's moment is not known */
+    int64_t ttl_ms, sent_ms;
+    bool blocking, done,
+        abandoned; /* a blocking call waits for it; it has waited long enough */
+    int err;
+    struct belay_grant grant;
+    char *body; /* owned copy of the grant's body, while it is confirmed */
+    char name[];
+};
+
+static const char *session_of(const struct belay *b, const struct belay_acquire *want)
+{
+    return want->session ? want->session : b->session;
+}
+
+static int check_want(struct belay *b, const struct belay_acquire *want)
+{
+    if (!want->name || !want->name[0])
+        return client_fail(b, BELAY_E_USAGE, "an acquire needs a name");
+    if (!want->owner || !want->owner[0])
+        return client_fail(b, BELAY_E_USAGE, "an acquire needs an owner");
+    if (want->ttl_ms < BELAY_FOREVER || want->wait_ms < BELAY_FOREVER || want->grace_ms < 0 ||
+        want->delay_ms < 0 || want->quiet_ms < 0)
+        return client_fail(b, BELAY_E_USAGE, "a duration is negative");
+    if (b->session_lost && !want->session)
+        return client_fail(b, BELAY_E_LOST, "the session of this handle is over");
+    if (want->ttl_ms == BELAY_FOREVER && !session_of(b, want)[0])
+        return client_fail(b, BELAY_E_USAGE, "a lock without end needs a session");
+    if (want->keep && want->ttl_ms == BELAY_FOREVER)
+        return client_fail(b, BELAY_E_USAGE, "keep renews a TTL: give one");
+    return BELAY_E_OK;
+}
+
+static void acquire_words(const struct belay *b, const struct belay_acquire *want,
+                          struct words *c)
+{
+    static const char *const policies[] = {
+        [BELAY_HARD] = "hard", [BELAY_SOFT] = "soft", [BELAY_TIMED] = "timed"};
+    const char *session = session_of(b, want);
+    words_add(c, "ACQUIRE");
+    words_add(c, want->name);
+    words_add(c, want->owner);
+    if (want->of) {
+        words_option(c, "PERMITS", want->permits ? want->permits : 1);
+        words_option(c, "OF", want->of);
+    } else if (want->mode == BELAY_SHARED) {
+        words_add(c, "MODE");
+        words_add(c, "shared");
+    }
+    if (want->ttl_ms == BELAY_FOREVER) {
+        words_add(c, "TTL");
+        words_u64(c, 0);
+    }
+    words_option(c, "TTL", want->ttl_ms);
+    words_option(c, "WAIT",
+                 want->wait_ms == BELAY_FOREVER ? CLIENT_WAIT_MAX_MS : want->wait_ms);
+    words_option(c, "GRACE", want->grace_ms);
+    words_option(c, "DELAY", want->delay_ms);
+    if (want->policy != BELAY_HARD) {
+        words_add(c, "POLICY");
+        words_add(c, policies[want->policy]);
+        if (want->policy == BELAY_TIMED)
+            words_u64(c, (uint64_t)want->quiet_ms);
+    }
+    if (session[0]) {
+        words_add(c, "SESSION");
+        words_add(c, session);
+    }
+    if (want->body) {
+        words_add(c, "BODY");
+        words_bytes(c, want->body, want->body_len);
+    }
+}
+
+static void release_unwanted(struct belay *b, const struct asking *a, uint64_t fence)
+{
+    struct words c = {0};
+    words_add(&c, "RELEASE");
+    words_add(&c, a->name);
+    words_u64(&c, fence);
+    /* If this cannot be sent either, the TTL ends it. */
+    int ignored = belay_send(b, c.w, c.n, NULL, NULL);
+    (void)ignored;
+}
+
+static void hand_over(struct belay *b, struct asking *a, int err, const struct belay_grant *g)
+{
+    if (a->blocking && !a->abandoned) {
+        a->done = true;
+        a->err = err;
+        a->grant = *g;
+        return; /* the blocking call frees it */
+    }
+    if (a->fn && !a->abandoned)
+        a->fn(b, err, g, a->arg);
+    free(a->body);
+    free(a);
+}
+
+/* The first renewal of a grant out of the line has come back. */
+static void on_confirmed(struct belay *b, int err, const struct belay_reply *r, void *arg)
+{
+    struct asking *a = arg;
+    (void)r;
+    if (err == BELAY_E_OK && a->abandoned)
+        release_unwanted(b, a, a->grant.fence);
+    else if (err == BELAY_E_OK)
+        err = lease_keep(b, a->name, a->grant.fence, a->ttl_ms, a->sent_ms);
+    hand_over(b, a, err, &a->grant);
+}
+
+/* A grant out of the line came at a moment that we do not know: perhaps we were stopped, and it
+ * is over already. Only a renewal that we send now proves how long it lasts. */
+static int confirm(struct belay *b, struct asking *a, const struct belay_grant *g)
+{
+    struct words c = {0};
+    struct flight like = {.fn = on_confirmed, .arg = a};
+    a->grant = *g;
+    if (!a->blocking) { /* the reply dies with the callback we are in */
+        a->body = malloc(g->body_len + 1);
+        if (!a->body)
+            return client_fail(b, BELAY_E_MEMORY, "out of memory");
+        memcpy(a->body, g->body, g->body_len + 1);
+        a->grant.body = a->body;
+        a->grant.reply = NULL;
+    }
+    words_add(&c, "RENEW");
+    words_add(&c, a->name);
+    words_u64(&c, g->fence);
+    words_option(&c, "TTL", a->ttl_ms);
+    a->sent_ms = client_now_ms();
+    return flight_send(b, c.w, c.n, &like);
+}
+
+static void on_acquired(struct belay *b, int err, const struct belay_reply *r, void *arg)
+{
+    struct asking *a = arg;
+    struct belay_grant g = {.reason = "", .body = ""};
+    if (err == BELAY_E_OK)
+        err = tree_grant(b, r, &g);
+    if (err == BELAY_E_OK && g.status == BELAY_GRANTED) {
+        if (a->keep && !a->abandoned)
+            err = a->has_waited ? confirm(b, a, &g)
+                                : lease_keep(b, a->name, g.fence, a->ttl_ms, a->sent_ms);
+        if ((err != BELAY_E_OK || a->abandoned) && !a->is_convert)
+            release_unwanted(b, a, g.fence);
+        else if (a->keep && a->has_waited)
+            return; /* on_confirmed() goes on */
+    }
+    hand_over(b, a, err, &g);
+}
+
+static int ask(struct belay *b, const struct belay_acquire *want, bool blocking,
+               struct asking **ret_a)
+{
+    struct words c = {0};
+    int err = check_want(b, want);
+    if (err != BELAY_E_OK)
+        return err;
+    struct asking *a = calloc(1, sizeof *a + strlen(want->name) + 1);
+    if (!a)
+        return client_fail(b, BELAY_E_MEMORY, "out of memory");
+    memcpy(a->name, want->name, strlen(want->name) + 1);
+    a->keep = want->keep;
+    a->blocking = blocking;
+    a->has_waited = want->wait_ms != 0;
+    a->ttl_ms = want->ttl_ms ? want->ttl_ms : CLIENT_TTL_MS;
+    a->sent_ms = client_now_ms();
+    acquire_words(b, want, &c);
+    struct flight like = {
+        .fn = on_acquired, .arg = a, .may_park = true, .keeps_result = blocking};
+    err = flight_send(b, c.w, c.n, &like);
+    if (err != BELAY_E_OK)
+        free(a);
+    else
+        *ret_a = a;
+    return err;
+}
+
+int belay_acquire_send(struct belay *b, const struct belay_acquire *want, belay_grant_fn *fn,
+                       void *arg)
+{
+    struct asking *a = NULL;
+    int err = ask(b, want, false, &a);
+    if (err == BELAY_E_OK) {
+        a->fn = fn;
+        a->arg = arg;
+    }
+    wire_arm(b);
+    return err;
+}
+
+/* Waits for the answer to `a`, which is freed here or, when it comes too late, by itself. */
+static int await(struct belay *b, struct asking *a, int64_t wait_ms, struct belay_grant *ret_g)
+{
+    int err = flight_wait(b, &a->done, wait_ms + b->timeout_ms);
+    if (err != BELAY_E_OK) {
+        a->abandoned = true;
+        return err;
+    }
+    err = a->err;
+    if (err == BELAY_E_OK)
+        *ret_g = a->grant;
+    free(a);
+    return err;
+}
+
+static int64_t wait_of(int64_t wait_ms)
+{
+    return wait_ms == BELAY_FOREVER ? CLIENT_WAIT_MAX_MS : wait_ms;
+}
+
+int belay_acquire(struct belay *b, const struct belay_acquire *want, struct belay_grant *ret_g)
+{
+    int err = flight_begin(b);
+    do { /* a wait for ever is as many waits as it takes */
+        struct asking *a = NULL;
+        if (err == BELAY_E_OK)
+            err = ask(b, want, true, &a);
+        if (err == BELAY_E_OK)
+            err = await(b, a, wait_of(want->wait_ms), ret_g);
+    } while (err == BELAY_E_OK && want->wait_ms == BELAY_FOREVER &&
+             ret_g->status == BELAY_TIMED_OUT);
+    return err;
+}
+
+/* ---- what a holder does ---------------------------------------------------------------- */
+
+/* "NAME fence" or "NAME OWNER owner". */
+static int hold_words(struct belay *b, struct words *c, const char *command, const char *name,
+                      uint64_t fence, const char *owner)
+{
+    if (!name || !name[0])
+        return client_fail(b, BELAY_E_USAGE, "%s needs a name", command);
+    if (!fence && (!owner || !owner[0]))
+        return client_fail(b, BELAY_E_USAGE, "%s needs a fence or an owner", command);
+    words_add(c, command);
+    words_add(c, name);
+    if (fence) {
+        words_u64(c, fence);
+    } else {
+        words_add(c, "OWNER");
+        words_add(c, owner);
+    }
+    return BELAY_E_OK;
+}
+
+/* A command that answers a number. */
+static int call_number(struct belay *b, const struct words *c, int64_t *ret_v)
+{
+    const struct belay_reply *r = NULL;
+    int err = belay_callv(b, c->w, c->n, 0, &r);
+    if (err != BELAY_E_OK)
+        return err;
+    if (r->kind != BELAY_INT && r->kind != BELAY_BOOL)
+        return client_fail(b, BELAY_E_PROTOCOL, "%.20s: the answer is not a number",
+                           c->w[0].data);
+    if (ret_v)
+        *ret_v = r->number;
+    return BELAY_E_OK;
+}
+
+int belay_release(struct belay *b, const char *name, uint64_t fence, const char *owner,
+                  bool *ret_held)
+{
+    struct words c = {0};
+    int64_t count = 0;
+    int err = hold_words(b, &c, "RELEASE", name, fence, owner);
+    if (err != BELAY_E_OK)
+        return err;
+    lease_drop(b, name, fence); /* first: it shall not be renewed, whatever the answer is */
+    err = call_number(b, &c, &count);
+    if (err == BELAY_E_OK && ret_held)
+        *ret_held = count > 0;
+    return err;
+}
+
+int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *owner,
+                int64_t ttl_ms, int64_t *ret_left_ms)
+{
+    struct words c = {0};
+    int err = hold_words(b, &c, "RENEW", name, fence, owner);
+    if (err != BELAY_E_OK)
+        return err;
+    words_option(&c, "TTL", ttl_ms);
+    return call_number(b, &c, ret_left_ms);
+}
+
+int belay_convert(struct belay *b, const char *name, uint64_t fence, enum belay_mode mode,
+                  int64_t wait_ms, struct belay_grant *ret_g)
+{
+    struct words c = {0};
+    int err = hold_words(b, &c, "CONVERT", name, fence, NULL);
+    if (err == BELAY_E_OK)
+        err = flight_begin(b);
+    if (err != BELAY_E_OK)
+        return err;
+    words_add(&c, "MODE");
+    words_add(&c, mode == BELAY_SHARED ? "shared" : "exclusive");
+    words_option(&c, "WAIT", wait_of(wait_ms));
+    struct asking *a = calloc(1, sizeof *a + strlen(name) + 1);
+    if (!a)
+        return client_fail(b, BELAY_E_MEMORY, "out of memory");
+    memcpy(a->name, name, strlen(name) + 1);
+    a->blocking = a->is_convert = true;
+    struct flight like = {.fn = on_acquired, .arg = a, .may_park = true, .keeps_result = true};
+    err = flight_send(b, c.w, c.n, &like);
+    if (err != BELAY_E_OK) {
+        free(a);
+        return err;
+    }
+    err = await(b, a, wait_of(wait_ms), ret_g);
+    if (err == BELAY_E_OK && ret_g->status == BELAY_GRANTED)
+        lease_refence(b, name, fence, ret_g->fence);
+    return err;
+}
+
+int belay_check(struct belay *b, const char *name, uint64_t fence, const char *owner,
+                bool *ret_current)
+{
+    struct words c = {0};
+    int64_t current = 0;
+    int err = hold_words(b, &c, "CHECK", name, fence, owner);
+    if (err == BELAY_E_OK)
+        err = call_number(b, &c, &current);
+    if (err == BELAY_E_OK)
+        *ret_current = current > 0;
+    return err;
+}
+
+int belay_body(struct belay *b, const char *name, uint64_t fence, const void *body, size_t len)
+{
+    struct words c = {0};
+    int err = hold_words(b, &c, "BODY", name, fence, NULL);
+    if (err != BELAY_E_OK)
+        return err;
+    words_bytes(&c, body ? body : "", len);
+    return belay_callv(b, c.w, c.n, 0, NULL);
+}
+
+/* ---- what an onlooker does ------------------------------------------------------------- */
+
+int belay_show(struct belay *b, const char *name, const struct belay_reply **ret_r)
+{
+    if (!name || !name[0])
+        return client_fail(b, BELAY_E_USAGE, "SHOW needs a name");
+    return belay_call(b, ret_r, "SHOW", name, NULL);
+}
+
+int belay_list(struct belay *b, const char *prefix, const char *after, unsigned limit,
+               const struct belay_reply **ret_r)
+{
+    struct words c = {0};
+    words_add(&c, "LIST");
+    if (prefix && prefix[0]) {
+        words_add(&c, "PREFIX");
+        words_add(&c, prefix);
+    }
+    if (after && after[0]) {
+        words_add(&c, "AFTER");
+        words_add(&c, after);
+    }
+    words_option(&c, "LIMIT", limit);
+    return belay_callv(b, c.w, c.n, 0, ret_r);
+}
+
+int belay_break(struct belay *b, const char *name, int64_t *ret_count)
+{
+    struct words c = {0};
+    if (!name || !name[0])
+        return client_fail(b, BELAY_E_USAGE, "BREAK needs a name");
+    words_add(&c, "BREAK");
+    words_add(&c, name);
+    return call_number(b, &c, ret_count);
+}
+
+/* ---- namespaces ------------------------------------------------------------------------ */
+
+int belay_namespace_create(struct belay *b, const char *ns, const char *description)
+{
+    struct words c = {0};
+    words_add(&c, "NAMESPACE");
+    words_add(&c, "CREATE");
+    words_add(&c, ns ? ns : "");
+    if (description) {
+        words_add(&c, "DESCRIPTION");
+        words_add(&c, description);
+    }
+    return belay_callv(b, c.w, c.n, 0, NULL);
+}
+
+int belay_namespace_delete(struct belay *b, const char *ns, bool force)
+{
+    return belay_call(b, NULL, "NAMESPACE", "DELETE", ns ? ns : "", force ? "FORCE" : NULL,
+                      NULL);
+}
+
+int belay_namespace_list(struct belay *b, const char *after, const struct belay_reply **ret_r)
+{
+    bool more = after && after[0];
+    return belay_call(b, ret_r, "NAMESPACE", "LIST", more ? "AFTER" : NULL, after, NULL);
+}
