@@ -1,0 +1,146 @@
+/* cli.h - the command line: one row a subcommand, and what all of them share.
+ *
+ * A row (struct cli_command) is the only place where a subcommand is described: `belay help`, its
+ * man page, the shell completions and the parser of its options are made from it.
+ * Talks to servers through belay.h only. */
+#ifndef BELAY_CLI_CLI_H
+#define BELAY_CLI_CLI_H
+
+#include "base/buf.h"
+#include "belay.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* What the exit status of every subcommand says (`belay run` and `elect`: run.h). */
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_NOT = 1,         /* not obtained, not held, stale: the answer is no */
+    CLI_USAGE = 2,       /* the command line is wrong; nothing was done */
+    CLI_UNREACHABLE = 3, /* no server of the list could be reached, or it broke off */
+    CLI_TIMED_OUT = 4,   /* waited long enough */
+    CLI_REFUSED = 5,     /* the server answered with an error */
+    CLI_FAILED = 6,      /* something of this machine failed: memory, a file, a process */
+};
+
+enum cli_type {
+    CLI_FLAG,
+    CLI_TEXT,
+    CLI_NUMBER,   /* 0 and up */
+    CLI_DURATION, /* 250ms, 30s, 1m30s, 2h, 0 */
+    CLI_WAIT,     /* a duration or "forever" */
+};
+
+struct cli_option {
+    const char *name; /* without its dashes; NULL ends a list */
+    char letter;      /* 'n' for -n; 0: none */
+    enum cli_type type;
+    const char *value; /* how help shows it: "D" */
+    const char *help;
+};
+
+enum { CLI_OPTIONS_MAX = 40 };
+
+struct cli;
+struct cli_command {
+    const char *name;
+    const char *args; /* "NAME [-- COMMAND...]" */
+    const char *summary;
+    const char *about;    /* paragraphs, wrapped at 78 columns; may be NULL */
+    const char *examples; /* lines; may be NULL */
+    const struct cli_option *options; /* its own; the common ones come on top */
+    int min_words, max_words;         /* words that are not options */
+    int (*run)(struct cli *c);
+    int (*run_raw)(int argc, char **argv); /* parses for itself; argv[0] is the subcommand */
+    const char *words; /* for completion: "open attach"; "@lock": names of locks */
+};
+
+struct cli_value {
+    bool given;
+    const char *text;
+    int64_t number; /* also durations, in ms; BELAY_FOREVER */
+};
+
+/* One invocation. */
+struct cli {
+    const struct cli_command *command;
+    struct cli_value values[CLI_OPTIONS_MAX];
+    const char **words; /* what is not an option; borrowed from argv */
+    size_t n_words;
+    char **tail; /* behind "--", NULL at its end; NULL: there was none */
+    struct belay *belay;
+    bool json, color;
+};
+
+/* ---- main.c, help.c ------------------------------------------------------------------------ */
+
+extern const struct cli_option cli_common_options[]; /* --addr, --namespace, --json, ... */
+const struct cli_command *cli_find(const char *name); /* or NULL */
+const struct cli_command *const *cli_commands(void);  /* NULL ends it */
+void cli_print_usage(FILE *to, const struct cli_command *command); /* the short form */
+int cli_print_help(const struct cli_command *command);             /* the long one, on stdout */
+
+/* ---- options.c ----------------------------------------------------------------------------- */
+
+/* Fills c->values, words and tail. False: it said on stderr what is wrong. */
+bool cli_parse(struct cli *c, int argc, char **argv);
+void cli_parse_done(struct cli *c);
+const struct cli_option *cli_option_at(const struct cli_command *command, size_t i); /* or NULL */
+/* By name; the option must exist in the row. */
+bool cli_given(const struct cli *c, const char *name);
+const char *cli_text(const struct cli *c, const char *name, const char *otherwise);
+int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise);
+/* "usage: ..." and CLI_USAGE, so that a line can say `return cli_usage(...)`. */
+int cli_usage(const struct cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "30s", "1m30s", "250ms", "2h", "1d", "0". NULL: *ret_ms is set; else why not, a static text. */
+const char *cli_parse_duration(const char *text, int64_t *ret_ms);
+const char *cli_parse_number(const char *text, int64_t *ret_v);
+
+/* ---- reach.c ------------------------------------------------------------------------------- */
+
+/* Opens c->belay by --addr, --namespace, BELAY_ADDR, BELAY_NAMESPACE. CLI_OK, or it said why. */
+int cli_connect(struct cli *c);
+/* The exit status for a failed call; prints "belay: ..." once. */
+int cli_fail(const struct cli *c, int code);
+int cli_error(int exit_code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* host:pid:random - nobody else has it. `space` needs CLI_OWNER_BYTES. */
+enum { CLI_OWNER_BYTES = 129 };
+const char *cli_unique_owner(char *space);
+
+/* ---- print.c ------------------------------------------------------------------------------- */
+
+enum cli_color { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_GREEN, CLI_YELLOW, CLI_BLUE };
+bool cli_color_wanted(int fd); /* a terminal, NO_COLOR is not set, TERM is not dumb */
+const char *cli_color(bool on, enum cli_color color); /* "" when off */
+
+void cli_put_json(struct buf *out, const struct belay_reply *r);
+int cli_print_json(const struct belay_reply *r); /* one line on stdout */
+int cli_flush(struct buf *out); /* to stdout; frees; CLI_FAILED when it cannot be written */
+/* Bytes of a stranger for a terminal: control characters and invalid UTF-8 become \xNN. */
+void cli_put_safe(struct buf *out, const char *text, size_t len);
+size_t cli_columns(const char *utf8, size_t len); /* code points: what a terminal shows */
+void cli_put_duration(struct buf *out, int64_t ms); /* "29.9s", "4m05s"; below 0: "-" */
+
+/* A table: cells row by row, aligned, two spaces between; the first row is the head. */
+enum { CLI_TABLE_COLUMNS_MAX = 12 };
+struct cli_table {
+    size_t columns;
+    bool right[CLI_TABLE_COLUMNS_MAX]; /* numbers stand at the right */
+    struct buf text;                   /* all cells, each ended by NUL */
+    struct buf marks;                  /* one enum cli_color a cell */
+};
+void cli_cell(struct cli_table *t, enum cli_color color, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void cli_cell_bytes(struct cli_table *t, enum cli_color color, const char *text, size_t len);
+void cli_cell_duration(struct cli_table *t, int64_t ms);
+void cli_table_put(struct cli_table *t, struct buf *out, bool color); /* frees the table */
+
+/* ---- the rows ------------------------------------------------------------------------------ */
+
+extern const struct cli_command cli_cmd_acquire, cli_cmd_release, cli_cmd_renew,
+    cli_cmd_convert, cli_cmd_check, cli_cmd_body, cli_cmd_show, cli_cmd_ls, cli_cmd_break,
+    cli_cmd_watch, cli_cmd_session, cli_cmd_namespace, cli_cmd_bench, cli_cmd_help;
+#endif

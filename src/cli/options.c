@@ -1,0 +1,242 @@
+/* options.c - the words behind a subcommand: options in any order, durations, numbers.
+ *
+ * Written here and not with getopt_long(), because one row of options has to serve the parser, the
+ * help, the man page and the completions, and because bad input must be told exactly. */
+#include "base/check.h"
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- values ---------------------------------------------------------------------------- */
+
+#define DURATION_MAX_MS INT64_C(1000000000000) /* 31 years */
+
+static const struct {
+    const char *unit;
+    int64_t ms;
+} units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
+
+static int64_t unit_ms(const char *at, size_t len)
+{
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strlen(units[i].unit) == len && memcmp(units[i].unit, at, len) == 0)
+            return units[i].ms;
+    return 0;
+}
+
+/* One number with its unit at *at, which it moves on. */
+static const char *parse_part(const char **at, int64_t *before, int64_t *sum)
+{
+    int64_t v = 0;
+    if (!isdigit((unsigned char)**at))
+        return "a duration is a number and a unit: 250ms, 30s, 1m30s, 2h";
+    for (; isdigit((unsigned char)**at); ++*at)
+        if ((v = v * 10 + (**at - '0')) > DURATION_MAX_MS)
+            return "a duration this long is surely a mistake";
+    size_t len = strspn(*at, "abcdefghijklmnopqrstuvwxyz");
+    if (len == 0)
+        return **at ? "only whole numbers: write 1s500ms for one and a half seconds"
+                    : "the unit is missing: 30s, 250ms, 1m30s, 2h";
+    int64_t ms = unit_ms(*at, len);
+    if (!ms)
+        return "the units are ms, s, m, h and d";
+    if (ms >= *before)
+        return "larger units come first, each once: 1m30s";
+    if (v > (DURATION_MAX_MS - *sum) / ms)
+        return "a duration this long is surely a mistake";
+    *before = ms;
+    *sum += v * ms;
+    *at += len;
+    return NULL;
+}
+
+const char *cli_parse_duration(const char *text, int64_t *ret_ms)
+{
+    int64_t sum = 0, before = INT64_MAX;
+    if (strcmp(text, "0") == 0) {
+        *ret_ms = 0;
+        return NULL;
+    }
+    if (!text[0])
+        return "an empty duration";
+    for (const char *at = text; *at;) {
+        const char *why = parse_part(&at, &before, &sum);
+        if (why)
+            return why;
+    }
+    *ret_ms = sum;
+    return NULL;
+}
+
+const char *cli_parse_number(const char *text, int64_t *ret_v)
+{
+    int64_t v = 0;
+    if (!*text)
+        return "an empty number";
+    for (const char *at = text; *at; at++) {
+        if (!isdigit((unsigned char)*at))
+            return "a number has digits only";
+        if (v > (INT64_MAX - 9) / 10)
+            return "a number this large does not fit";
+        v = v * 10 + (*at - '0');
+    }
+    *ret_v = v;
+    return NULL;
+}
+
+/* ---- options --------------------------------------------------------------------------- */
+
+const struct cli_option *cli_option_at(const struct cli_command *command, size_t i)
+{
+    const struct cli_option *o = command->options;
+    for (; o && o->name; o++)
+        if (i-- == 0)
+            return o;
+    for (o = cli_common_options; o->name; o++)
+        if (i-- == 0)
+            return o;
+    return NULL;
+}
+
+static size_t option_index(const struct cli *c, const char *name)
+{
+    const struct cli_option *o;
+    size_t i = 0;
+    while ((o = cli_option_at(c->command, i)) && strcmp(o->name, name) != 0)
+        i++;
+    BELAY_CHECK(o != NULL); /* else our own code asks for an option that its row does not have */
+    return i;
+}
+
+bool cli_given(const struct cli *c, const char *name)
+{
+    return c->values[option_index(c, name)].given;
+}
+
+const char *cli_text(const struct cli *c, const char *name, const char *otherwise)
+{
+    const struct cli_value *v = &c->values[option_index(c, name)];
+    return v->given ? v->text : otherwise;
+}
+
+int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise)
+{
+    const struct cli_value *v = &c->values[option_index(c, name)];
+    return v->given ? v->number : otherwise;
+}
+
+int cli_usage(const struct cli *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "belay %s: ", c->command->name);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+    cli_print_usage(stderr, c->command);
+    return CLI_USAGE;
+}
+
+static bool set_value(struct cli *c, size_t i, const char *text)
+{
+    const struct cli_option *o = cli_option_at(c->command, i);
+    struct cli_value *v = &c->values[i];
+    const char *why = NULL;
+    if (v->given && o->type != CLI_FLAG) {
+        cli_usage(c, "--%s is given twice", o->name);
+        return false;
+    }
+    v->given = true;
+    v->text = text;
+    if (o->type == CLI_NUMBER)
+        why = cli_parse_number(text, &v->number);
+    else if (o->type == CLI_WAIT && strcmp(text, "forever") == 0)
+        v->number = BELAY_FOREVER;
+    else if (o->type == CLI_WAIT || o->type == CLI_DURATION)
+        why = cli_parse_duration(text, &v->number);
+    if (why)
+        cli_usage(c, "--%s %s: %s", o->name, text, why);
+    return !why;
+}
+
+static bool find_option(struct cli *c, const char *name, size_t len, char letter, size_t *ret_i)
+{
+    const struct cli_option *o;
+    for (size_t i = 0; (o = cli_option_at(c->command, i)); i++) {
+        bool found = letter ? o->letter == letter
+                            : strlen(o->name) == len && memcmp(o->name, name, len) == 0;
+        if (found) {
+            *ret_i = i;
+            return true;
+        }
+    }
+    if (letter)
+        cli_usage(c, "there is no option -%c", letter);
+    else
+        cli_usage(c, "there is no option --%.*s", (int)len, name);
+    return false;
+}
+
+/* One word that begins with a dash; may eat the next one. */
+static bool parse_option(struct cli *c, char **argv, int argc, int *at)
+{
+    const char *word = argv[*at], *value = NULL;
+    size_t i = 0;
+    if (word[1] == '-') {
+        size_t len = strcspn(word + 2, "=");
+        value = word[2 + len] ? word + 3 + len : NULL;
+        if (!find_option(c, word + 2, len, 0, &i))
+            return false;
+    } else {
+        value = word[2] ? word + 2 : NULL;
+        if (!find_option(c, NULL, 0, word[1], &i))
+            return false;
+    }
+    const struct cli_option *o = cli_option_at(c->command, i);
+    if (o->type == CLI_FLAG && !value)
+        return set_value(c, i, "");
+    if (o->type == CLI_FLAG) {
+        cli_usage(c, "--%s takes no value", o->name);
+        return false;
+    }
+    if (!value && *at + 1 >= argc) {
+        cli_usage(c, "--%s needs a value (%s)", o->name, o->value);
+        return false;
+    }
+    return set_value(c, i, value ? value : argv[++*at]);
+}
+
+bool cli_parse(struct cli *c, int argc, char **argv)
+{
+    c->words = calloc((size_t)argc + 1, sizeof *c->words);
+    BELAY_CHECK(c->words != NULL);
+    for (int i = 1; i < argc && !c->tail; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            c->tail = argv + i + 1;
+        } else if (argv[i][0] == '-' && argv[i][1] != '\0') {
+            if (!parse_option(c, argv, argc, &i))
+                return false;
+        } else {
+            c->words[c->n_words++] = argv[i];
+        }
+    }
+    c->json = cli_given(c, "json");
+    if (cli_given(c, "help"))
+        return true;
+    if (c->n_words < (size_t)c->command->min_words)
+        cli_usage(c, "%s", c->n_words ? "a word is missing" : "what about it?");
+    else if (c->n_words > (size_t)c->command->max_words)
+        cli_usage(c, "\"%s\" is one word too many", c->words[c->command->max_words]);
+    else
+        return true;
+    return false;
+}
+
+void cli_parse_done(struct cli *c)
+{
+    free(c->words);
+    c->words = NULL;
+}

@@ -1,0 +1,79 @@
+/* reach.c - the way to the server, and what a failure is called on the command line. */
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+int cli_error(int exit_code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "belay: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    return exit_code;
+}
+
+int cli_connect(struct cli *c)
+{
+    const char *env_ns = getenv("BELAY_NAMESPACE");
+    struct belay_options o = {
+        .addrs = cli_text(c, "addr", NULL),
+        .ns = cli_text(c, "namespace", env_ns && env_ns[0] ? env_ns : NULL),
+        .timeout_ms = cli_number(c, "timeout", 0),
+    };
+    int code = belay_open(&o, &c->belay);
+    if (code == BELAY_E_OK)
+        return CLI_OK;
+    if (code == BELAY_E_USAGE)
+        return cli_usage(c, "\"%s\" is not a list of addresses: host:port,host:port",
+                         o.addrs ? o.addrs : getenv("BELAY_ADDR"));
+    return cli_error(CLI_FAILED, "%s", belay_code_text(code));
+}
+
+static int exit_of(int code)
+{
+    switch (code) {
+    case BELAY_E_OK:
+        return CLI_OK;
+    case BELAY_E_STALE:
+    case BELAY_E_LOST:
+        return CLI_NOT;
+    case BELAY_E_CONNECT:
+    case BELAY_E_CLOSED:
+    case BELAY_E_PROTOCOL:
+        return CLI_UNREACHABLE;
+    case BELAY_E_DEADLINE:
+        return CLI_TIMED_OUT;
+    case BELAY_E_MEMORY:
+        return CLI_FAILED;
+    case BELAY_E_USAGE:
+        return CLI_USAGE;
+    default:
+        return CLI_REFUSED;
+    }
+}
+
+int cli_fail(const struct cli *c, int code)
+{
+    const char *word = belay_error_word(c->belay);
+    return cli_error(exit_of(code), "%s%s%s", word, word[0] ? ": " : "", belay_error(c->belay));
+}
+
+const char *cli_unique_owner(char *space)
+{
+    char host[65] = "localhost";
+    uint64_t random = 0;
+    if (gethostname(host, sizeof host - 1) != 0)
+        snprintf(host, sizeof host, "localhost");
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        random = (uint64_t)getpid();
+    snprintf(space, CLI_OWNER_BYTES, "%s:%ld:%08" PRIx64, host, (long)getpid(),
+             random & 0xffffffff);
+    return space;
+}
