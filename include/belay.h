@@ -229,7 +229,8 @@ BELAY_API int belay_body(struct belay *b, const char *name, uint64_t fence, cons
                          size_t len);
 /* A map: name, state, body, holders[], waiters[] (the LOCK shape of docs/PROTOCOL.md). */
 BELAY_API int belay_show(struct belay *b, const char *name, const struct belay_reply **ret_r);
-/* One page, in order of names: {locks: [LOCK...], more: bool}. Next page: after = last name. */
+/* One page, in order of names: [[LOCK...], next]; next is the `after` of the next page, or
+ * null. */
 BELAY_API int belay_list(struct belay *b, const char *prefix, const char *after, unsigned limit,
                          const struct belay_reply **ret_r);
 /* The operator's forced unlock. *ret_count (may be NULL): holders that lost it. */

@@ -1,8 +1,8 @@
 /* cli.h - the command line: one row a subcommand, and what all of them share.
  *
- * A row (struct cli_command) is the only place where a subcommand is described: `belay help`, its
- * man page, the shell completions and the parser of its options are made from it.
- * Talks to servers through belay.h only. */
+ * A row (struct cli_command) is the only place where a subcommand is described: `belay help`,
+ * its man page, the shell completions and the parser of its options are made from it. Talks to
+ * servers through belay.h only. */
 #ifndef BELAY_CLI_CLI_H
 #define BELAY_CLI_CLI_H
 
@@ -48,12 +48,13 @@ struct cli_command {
     const char *name;
     const char *args; /* "NAME [-- COMMAND...]" */
     const char *summary;
-    const char *about;    /* paragraphs, wrapped at 78 columns; may be NULL */
-    const char *examples; /* lines; may be NULL */
+    const char *about;                /* paragraphs, wrapped at 78 columns; may be NULL */
+    const char *examples;             /* lines; may be NULL */
     const struct cli_option *options; /* its own; the common ones come on top */
     int min_words, max_words;         /* words that are not options */
     int (*run)(struct cli *c);
     int (*run_raw)(int argc, char **argv); /* parses for itself; argv[0] is the subcommand */
+    const char *exit_text;                 /* its own exit codes; NULL: the common ones */
     const char *words; /* for completion: "open attach"; "@lock": names of locks */
 };
 
@@ -74,34 +75,42 @@ struct cli {
     bool json, color;
 };
 
-/* ---- main.c, help.c ------------------------------------------------------------------------ */
+/* ---- table.c, help.c -----------------------------------------------------------------------
+ */
 
-extern const struct cli_option cli_common_options[]; /* --addr, --namespace, --json, ... */
+extern const struct cli_option cli_common_options[];  /* --addr, --namespace, --json, ... */
 const struct cli_command *cli_find(const char *name); /* or NULL */
 const struct cli_command *const *cli_commands(void);  /* NULL ends it */
+int cli_unknown(const char *name);                    /* "did you mean"; CLI_USAGE */
 void cli_print_usage(FILE *to, const struct cli_command *command); /* the short form */
 int cli_print_help(const struct cli_command *command);             /* the long one, on stdout */
 
-/* ---- options.c ----------------------------------------------------------------------------- */
+/* ---- options.c -----------------------------------------------------------------------------
+ */
 
 /* Fills c->values, words and tail. False: it said on stderr what is wrong. */
 bool cli_parse(struct cli *c, int argc, char **argv);
 void cli_parse_done(struct cli *c);
-const struct cli_option *cli_option_at(const struct cli_command *command, size_t i); /* or NULL */
+const struct cli_option *cli_option_at(const struct cli_command *command,
+                                       size_t i); /* or NULL */
 /* By name; the option must exist in the row. */
 bool cli_given(const struct cli *c, const char *name);
 const char *cli_text(const struct cli *c, const char *name, const char *otherwise);
 int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise);
 /* "usage: ..." and CLI_USAGE, so that a line can say `return cli_usage(...)`. */
-int cli_usage(const struct cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int cli_usage(const struct cli *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* "30s", "1m30s", "250ms", "2h", "1d", "0". NULL: *ret_ms is set; else why not, a static text. */
+/* "30s", "1m30s", "250ms", "2h", "1d", "0". NULL: *ret_ms is set; else why not, a static text.
+ */
 const char *cli_parse_duration(const char *text, int64_t *ret_ms);
 const char *cli_parse_number(const char *text, int64_t *ret_v);
 
-/* ---- reach.c ------------------------------------------------------------------------------- */
+/* ---- reach.c -------------------------------------------------------------------------------
+ */
 
-/* Opens c->belay by --addr, --namespace, BELAY_ADDR, BELAY_NAMESPACE. CLI_OK, or it said why. */
+/* Opens c->belay by --addr, --namespace, BELAY_ADDR, BELAY_NAMESPACE. CLI_OK, or it said why.
+ */
 int cli_connect(struct cli *c);
 /* The exit status for a failed call; prints "belay: ..." once. */
 int cli_fail(const struct cli *c, int code);
@@ -110,7 +119,8 @@ int cli_error(int exit_code, const char *format, ...) __attribute__((format(prin
 enum { CLI_OWNER_BYTES = 129 };
 const char *cli_unique_owner(char *space);
 
-/* ---- print.c ------------------------------------------------------------------------------- */
+/* ---- print.c -------------------------------------------------------------------------------
+ */
 
 enum cli_color { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_GREEN, CLI_YELLOW, CLI_BLUE };
 bool cli_color_wanted(int fd); /* a terminal, NO_COLOR is not set, TERM is not dumb */
@@ -121,7 +131,7 @@ int cli_print_json(const struct belay_reply *r); /* one line on stdout */
 int cli_flush(struct buf *out); /* to stdout; frees; CLI_FAILED when it cannot be written */
 /* Bytes of a stranger for a terminal: control characters and invalid UTF-8 become \xNN. */
 void cli_put_safe(struct buf *out, const char *text, size_t len);
-size_t cli_columns(const char *utf8, size_t len); /* code points: what a terminal shows */
+size_t cli_columns(const char *utf8, size_t len);   /* code points: what a terminal shows */
 void cli_put_duration(struct buf *out, int64_t ms); /* "29.9s", "4m05s"; below 0: "-" */
 
 /* A table: cells row by row, aligned, two spaces between; the first row is the head. */
@@ -138,7 +148,8 @@ void cli_cell_bytes(struct cli_table *t, enum cli_color color, const char *text,
 void cli_cell_duration(struct cli_table *t, int64_t ms);
 void cli_table_put(struct cli_table *t, struct buf *out, bool color); /* frees the table */
 
-/* ---- the rows ------------------------------------------------------------------------------ */
+/* ---- the rows ------------------------------------------------------------------------------
+ */
 
 extern const struct cli_command cli_cmd_acquire, cli_cmd_release, cli_cmd_renew,
     cli_cmd_convert, cli_cmd_check, cli_cmd_body, cli_cmd_show, cli_cmd_ls, cli_cmd_break,

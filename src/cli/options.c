@@ -1,7 +1,7 @@
 /* options.c - the words behind a subcommand: options in any order, durations, numbers.
  *
- * Written here and not with getopt_long(), because one row of options has to serve the parser, the
- * help, the man page and the completions, and because bad input must be told exactly. */
+ * Written here and not with getopt_long(), because one row of options has to serve the parser,
+ * the help, the man page and the completions, and because bad input must be told exactly. */
 #include "base/check.h"
 #include "cli/cli.h"
 
@@ -107,7 +107,8 @@ static size_t option_index(const struct cli *c, const char *name)
     size_t i = 0;
     while ((o = cli_option_at(c->command, i)) && strcmp(o->name, name) != 0)
         i++;
-    BELAY_CHECK(o != NULL); /* else our own code asks for an option that its row does not have */
+    BELAY_CHECK(o !=
+                NULL); /* else our own code asks for an option that its row does not have */
     return i;
 }
 

@@ -1,4 +1,5 @@
-/* print.c - what is printed: JSON for scripts, tables for people, never raw bytes of strangers. */
+/* print.c - what is printed: JSON for scripts, tables for people, never raw bytes of strangers.
+ */
 #include "base/check.h"
 #include "cli/cli.h"
 #include "proto/json.h"
@@ -19,8 +20,8 @@ bool cli_color_wanted(int fd)
 const char *cli_color(bool on, enum cli_color color)
 {
     static const char *const codes[] = {
-        [CLI_PLAIN] = "\033[0m", [CLI_BOLD] = "\033[1m",    [CLI_DIM] = "\033[2m",
-        [CLI_RED] = "\033[31m",  [CLI_GREEN] = "\033[32m",  [CLI_YELLOW] = "\033[33m",
+        [CLI_PLAIN] = "\033[0m", [CLI_BOLD] = "\033[1m",   [CLI_DIM] = "\033[2m",
+        [CLI_RED] = "\033[31m",  [CLI_GREEN] = "\033[32m", [CLI_YELLOW] = "\033[33m",
         [CLI_BLUE] = "\033[34m",
     };
     return on ? codes[color] : "";
@@ -188,7 +189,8 @@ static void put_spaces(struct buf *out, size_t n)
         buf_put_byte(out, ' ');
 }
 
-static void put_cell(struct buf *out, const char *text, size_t width, bool right, const char *on)
+static void put_cell(struct buf *out, const char *text, size_t width, bool right,
+                     const char *on)
 {
     size_t pad = width - cli_columns(text, strlen(text));
     if (right)

@@ -168,27 +168,45 @@ void flight_answer(struct belay *b, const struct reply *r)
     free(c);
 }
 
-/* >[acquire, ticket, [granted, ...]]: the last word of a parked ACQUIRE or CONVERT. */
-static void push_acquire(struct belay *b, const struct reply *r)
+/* >[word, name, fence, ticket, expires_in_ms, body or reason]: the last word of a parked
+ * ACQUIRE or CONVERT. It becomes what would have been its answer without a line. */
+static struct reply *late_answer(struct arena *a, const struct reply *r)
 {
-    const struct reply *ticket = r->first->next;
-    const struct reply *answer = ticket ? ticket->next : NULL;
-    if (!answer)
-        return;
+    struct reply *part[6] = {r->first};
+    for (size_t i = 1; i < 6; i++)
+        part[i] = part[i - 1]->next;
+    if (slice_eq(part[0]->text, SLICE("failed")))
+        return reply_error(a, BELAY_ERR_UNAVAILABLE, "%.*s", (int)part[5]->text.len,
+                           part[5]->text.data);
+    struct reply *list = reply_new(a, REPLY_LIST);
+    reply_text(a, list, NULL, part[0]->text);
+    if (slice_eq(part[0]->text, SLICE("granted"))) {
+        reply_int(a, list, NULL, part[2]->number);
+        reply_int(a, list, NULL, part[4]->number);
+    }
+    return reply_text(a, list, NULL, part[5]->text) ? list : NULL;
+}
+
+static void push_acquired(struct belay *b, const struct reply *r)
+{
+    const struct reply *ticket = r->first->next->next->next;
     struct flight *c = list_take_ticket(&b->parked, (uint64_t)ticket->number);
     if (!c)
-        return;
-    hand_out(b, c, answer);
+        return; /* somebody gave up waiting for it */
+    const struct reply *answer = late_answer(&b->parse, r);
+    if (answer)
+        hand_out(b, c, answer);
+    else
+        flight_done(b, c, client_fail(b, BELAY_E_MEMORY, "out of memory"), NULL);
     free(c);
 }
 
 static void push_event(struct belay *b, const struct reply *r)
 {
-    const struct reply *map = r->first->next;
-    if (!b->watch_fn || !map)
+    if (!b->watch_fn)
         return;
     arena_reset(&b->tree);
-    const struct belay_reply *tree = tree_copy(&b->tree, map);
+    const struct belay_reply *tree = tree_copy(&b->tree, r->last);
     if (!tree) {
         b->watch_fn(b, client_fail(b, BELAY_E_MEMORY, "out of memory"), NULL, b->watch_arg);
         return;
@@ -203,10 +221,10 @@ void flight_push(struct belay *b, const struct reply *r)
 {
     if (!r->first)
         return;
-    if (slice_eq(r->first->text, SLICE("acquire")))
-        push_acquire(b, r);
-    else if (slice_eq(r->first->text, SLICE("event")))
+    if (r->last->kind == REPLY_MAP)
         push_event(b, r);
+    else if (r->count == 6)
+        push_acquired(b, r);
     /* others are for later versions: a client ignores what it did not ask for */
 }
 

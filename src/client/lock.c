@@ -46,6 +46,20 @@ static int check_want(struct belay *b, const struct belay_acquire *want)
     return BELAY_E_OK;
 }
 
+static int64_t wait_of(int64_t wait_ms)
+{
+    return wait_ms == BELAY_FOREVER ? CLIENT_WAIT_MAX_MS : wait_ms;
+}
+
+/* NOBLOCK: "queued" comes at once and the outcome as a push, so that other calls (renewals
+ * above all) have their answers meanwhile. */
+static void wait_words(struct words *c, int64_t wait_ms)
+{
+    words_option(c, "WAIT", wait_of(wait_ms));
+    if (wait_ms)
+        words_add(c, "NOBLOCK");
+}
+
 static void acquire_words(const struct belay *b, const struct belay_acquire *want,
                           struct words *c)
 {
@@ -220,11 +234,6 @@ static int await(struct belay *b, struct asking *a, int64_t wait_ms, struct bela
     return err;
 }
 
-static int64_t wait_of(int64_t wait_ms)
-{
-    return wait_ms == BELAY_FOREVER ? CLIENT_WAIT_MAX_MS : wait_ms;
-}
-
 int belay_acquire(struct belay *b, const struct belay_acquire *want, struct belay_grant *ret_g)
 {
     int err = flight_begin(b);
@@ -312,7 +321,7 @@ int belay_convert(struct belay *b, const char *name, uint64_t fence, enum belay_
         return err;
     words_add(&c, "MODE");
     words_add(&c, mode == BELAY_SHARED ? "shared" : "exclusive");
-    words_option(&c, "WAIT", wait_of(wait_ms));
+    wait_words(&c, wait_ms);
     struct asking *a = calloc(1, sizeof *a + strlen(name) + 1);
     if (!a)
         return client_fail(b, BELAY_E_MEMORY, "out of memory");

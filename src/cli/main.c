@@ -1,0 +1,46 @@
+/* main.c - `belay SUBCOMMAND ...`: finds the row, parses its options, runs it. */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int run_row(const struct cli_command *command, int argc, char **argv)
+{
+    struct cli c = {.command = command, .color = cli_color_wanted(STDOUT_FILENO)};
+    int code = CLI_USAGE;
+    if (cli_parse(&c, argc, argv))
+        code = cli_given(&c, "help") ? cli_print_help(command) : command->run(&c);
+    belay_close(c.belay);
+    cli_parse_done(&c);
+    return code;
+}
+
+/* Rows that parse for themselves still answer --help from the row. */
+static bool wants_help(int argc, char **argv)
+{
+    return argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        char *words[] = {(char[]){"help"}, NULL};
+        run_row(&cli_cmd_help, 1, words);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
+        printf("belay %s\n", BELAY_VERSION);
+        return CLI_OK;
+    }
+    const char *name =
+        strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ? "help" : argv[1];
+    const struct cli_command *command = cli_find(name);
+    if (!command)
+        return cli_unknown(name);
+    if (command->run_raw && wants_help(argc - 1, argv + 1))
+        return cli_print_help(command);
+    if (command->run_raw)
+        return command->run_raw(argc - 1, argv + 1);
+    return run_row(command, argc - 1, argv + 1);
+}

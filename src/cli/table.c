@@ -1,0 +1,72 @@
+/* table.c - the one list of subcommands, in the order in which help shows them. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+static const struct cli_command *const table[] = {
+    &cli_cmd_acquire, &cli_cmd_release,   &cli_cmd_renew, &cli_cmd_convert, &cli_cmd_check,
+    &cli_cmd_body,    &cli_cmd_show,      &cli_cmd_ls,    &cli_cmd_watch,   &cli_cmd_break,
+    &cli_cmd_session, &cli_cmd_namespace, &cli_cmd_help,    NULL,
+};
+
+const struct cli_option cli_common_options[] = {
+    {"addr", 'a', CLI_TEXT, "HOST:PORT,...",
+     "servers to try in order (BELAY_ADDR, 127.0.0.1:7117)"},
+    {"namespace", 'n', CLI_TEXT, "NS", "namespace of the locks (BELAY_NAMESPACE, default)"},
+    {"timeout", 0, CLI_DURATION, "D", "how long the server may take to answer (10s)"},
+    {"json", 'j', CLI_FLAG, NULL, "print the answer as one line of JSON"},
+    {"help", 'h', CLI_FLAG, NULL, "this text"},
+    {0},
+};
+
+const struct cli_command *const *cli_commands(void)
+{
+    return table;
+}
+
+const struct cli_command *cli_find(const char *name)
+{
+    for (size_t i = 0; table[i]; i++)
+        if (strcmp(table[i]->name, name) == 0)
+            return table[i];
+    return NULL;
+}
+
+/* How many letters must change to make one of the other (Levenshtein), bounded words. */
+static size_t distance(const char *a, const char *b)
+{
+    enum { MAX = 24 };
+    size_t row[MAX + 1], n = strlen(b);
+    if (strlen(a) > MAX || n > MAX)
+        return MAX;
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t corner = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t best = corner + (a[i - 1] != b[j - 1]);
+            corner = row[j];
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+        }
+    }
+    return row[n];
+}
+
+int cli_unknown(const char *name)
+{
+    const struct cli_command *best = NULL;
+    size_t least = 3; /* more than two letters wrong is another word */
+    for (size_t i = 0; table[i]; i++) {
+        size_t d = distance(name, table[i]->name);
+        if (d < least) {
+            least = d;
+            best = table[i];
+        }
+    }
+    if (best)
+        return cli_error(CLI_USAGE, "there is no \"%s\"; did you mean \"belay %s\"?", name,
+                         best->name);
+    return cli_error(CLI_USAGE, "there is no \"%s\"; \"belay help\" lists what there is", name);
+}
