@@ -35,8 +35,8 @@ CFLAGS_tsan    := -O1 -DBELAY_SLOW_CHECKS -fsanitize=thread
 CFLAGS_fuzz    := -O1 -DBELAY_SLOW_CHECKS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 CFLAGS_release := -O2 -D_FORTIFY_SOURCE=2
 CFLAGS  += $(CFLAGS_$(VARIANT))
-LDFLAGS := $(if $(filter release,$(VARIANT)),-pie -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now)
-comma   := ,
+LDFLAGS_release := -pie -Wl,-z,relro,-z,now
+LDFLAGS := $(LDFLAGS_$(VARIANT))
 LDLIBS  := $(LLHTTP_LIB) -luv -lpq -lssl -lcrypto -lpthread -lm
 
 MAIN  := src/cli/main.c

@@ -141,9 +141,8 @@ int cli_usage(const struct cli *c, const char *format, ...)
     return CLI_USAGE;
 }
 
-static bool set_value(struct cli *c, size_t i, const char *text)
+static bool set_value(struct cli *c, const struct cli_option *o, size_t i, const char *text)
 {
-    const struct cli_option *o = cli_option_at(c->command, i);
     struct cli_value *v = &c->values[i];
     const char *why = NULL;
     if (v->given && o->type != CLI_FLAG) {
@@ -163,7 +162,9 @@ static bool set_value(struct cli *c, size_t i, const char *text)
     return !why;
 }
 
-static bool find_option(struct cli *c, const char *name, size_t len, char letter, size_t *ret_i)
+/* NULL: there is none, and it said so. */
+static const struct cli_option *find_option(struct cli *c, const char *name, size_t len,
+                                            char letter, size_t *ret_i)
 {
     const struct cli_option *o;
     for (size_t i = 0; (o = cli_option_at(c->command, i)); i++) {
@@ -171,34 +172,34 @@ static bool find_option(struct cli *c, const char *name, size_t len, char letter
                             : strlen(o->name) == len && memcmp(o->name, name, len) == 0;
         if (found) {
             *ret_i = i;
-            return true;
+            return o;
         }
     }
     if (letter)
         cli_usage(c, "there is no option -%c", letter);
     else
         cli_usage(c, "there is no option --%.*s", (int)len, name);
-    return false;
+    return NULL;
 }
 
 /* One word that begins with a dash; may eat the next one. */
 static bool parse_option(struct cli *c, char **argv, int argc, int *at)
 {
     const char *word = argv[*at], *value = NULL;
+    const struct cli_option *o;
     size_t i = 0;
     if (word[1] == '-') {
         size_t len = strcspn(word + 2, "=");
         value = word[2 + len] ? word + 3 + len : NULL;
-        if (!find_option(c, word + 2, len, 0, &i))
-            return false;
+        o = find_option(c, word + 2, len, 0, &i);
     } else {
         value = word[2] ? word + 2 : NULL;
-        if (!find_option(c, NULL, 0, word[1], &i))
-            return false;
+        o = find_option(c, NULL, 0, word[1], &i);
     }
-    const struct cli_option *o = cli_option_at(c->command, i);
+    if (!o)
+        return false;
     if (o->type == CLI_FLAG && !value)
-        return set_value(c, i, "");
+        return set_value(c, o, i, "");
     if (o->type == CLI_FLAG) {
         cli_usage(c, "--%s takes no value", o->name);
         return false;
@@ -207,7 +208,7 @@ static bool parse_option(struct cli *c, char **argv, int argc, int *at)
         cli_usage(c, "--%s needs a value (%s)", o->name, o->value);
         return false;
     }
-    return set_value(c, i, value ? value : argv[++*at]);
+    return set_value(c, o, i, value ? value : argv[++*at]);
 }
 
 bool cli_parse(struct cli *c, int argc, char **argv)
