@@ -38,6 +38,7 @@ int tree_code(enum belay_err err)
     case BELAY_ERR_UNAVAILABLE:
         return BELAY_E_UNAVAILABLE;
     case BELAY_ERR_NO_SCRIPT:
+    case BELAY_ERR_NO_PROTO:
     case BELAY_ERR_TIMEOUT:
     case BELAY_ERR_CORRUPT:
     case BELAY_ERR_IO:
