@@ -1,0 +1,23 @@
+/* answer.h - an event becomes a reply: one tree for RESP and for JSON. */
+#ifndef BELAY_COMMAND_ANSWER_H
+#define BELAY_COMMAND_ANSWER_H
+
+#include "command/command.h"
+#include "machine/event.h"
+
+/* The answer to whoever asked in that manner. `wall_ns` is the time of day (S4 shows it).
+ * Borrows from `ev`; memory is the arena's. Never NULL. */
+struct reply *answer_event(const struct event *ev, struct manner manner, uint64_t wall_ns,
+                           struct arena *a);
+
+/* The late outcome of an ACQUIRE or CONVERT that was told "queued": a RESP3 push
+ * [word, name, fence, ticket, expires_in_ms, body or reason]. */
+struct reply *answer_push(const struct event *ev, struct arena *a);
+
+/* News for watchers: the members of the JSON `data`, and of the map in a RESP3 push. */
+struct reply *answer_news(const struct event *ev, uint64_t seq, struct arena *a);
+
+/* What an event is counted as in the metrics. */
+enum outcome { OUTCOME_OK, OUTCOME_REFUSED, OUTCOME_ERROR, OUTCOME_COUNT };
+enum outcome answer_outcome(const struct event *ev);
+#endif

@@ -1,0 +1,283 @@
+/* cmd_connection.c - what clients say about the connection itself, and what they ask on
+ * connect. */
+#include "command/command.h"
+
+#include <ctype.h>
+
+void cmd_use(
+    struct call *c) /* whether it exists is found when it is used: nothing is read here */
+{
+    c->text = args_text(&c->args, P_NS);
+    call_act(c, ACTION_USE);
+}
+
+void cmd_watch(struct call *c)
+{
+    c->text = args_text(&c->args, P_PREFIX);
+    c->number = args_number(&c->args, P_SINCE, 0);
+    if (c->request->last_event_id.len &&
+        !args_parse_u64(c->request->last_event_id, &c->number)) {
+        call_fail(c, BELAY_ERR_SYNTAX, "Last-Event-ID must be the number of an event");
+        return;
+    }
+    if (args_has(&c->args, P_SINCE) || c->request->last_event_id.len)
+        c->number++; /* the first one wanted is the one behind it */
+    if (c->context->resp == 2) {
+        call_fail(c, BELAY_ERR_SYNTAX, "WATCH needs RESP3: send HELLO 3 first");
+        return;
+    }
+    call_act(c, ACTION_WATCH);
+}
+
+void cmd_unwatch(struct call *c)
+{
+    call_act(c, ACTION_UNWATCH);
+}
+
+/* HELLO [2|3 [AUTH user password] [SETNAME name]] */
+void cmd_hello(struct call *c)
+{
+    const struct slice *w = c->args.rest;
+    size_t n = c->args.n_rest;
+    c->number = 0;
+    c->text = SLICE("");
+    if (n && (!args_parse_u64(w[0], &c->number) || c->number < 2 || c->number > 3)) {
+        call_fail(c, BELAY_ERR_NO_PROTO,
+                  "unsupported protocol version; RESP 2 and 3 are known");
+        return;
+    }
+    for (size_t i = 1; i < n; i++) {
+        if (slice_eq_nocase(w[i], SLICE("SETNAME")) && i + 1 < n) {
+            c->text = w[++i];
+        } else if (slice_eq_nocase(w[i], SLICE("AUTH")) && i + 2 < n) {
+            cmd_auth(c);
+            return;
+        } else {
+            call_fail(c, BELAY_ERR_SYNTAX, "unknown word %s; HELLO takes: [2|3 [SETNAME name]]",
+                      args_quote(c->arena, w[i]));
+            return;
+        }
+    }
+    call_act(c, ACTION_HELLO);
+}
+
+void cmd_auth(struct call *c)
+{
+    call_fail(c, BELAY_ERR_DENIED,
+              "no accounts are configured: everybody is \"default\", leave AUTH out");
+}
+
+void cmd_ping(struct call *c)
+{
+    if (c->args.n_rest == 0) {
+        call_answer_status(c, "PONG");
+    } else if (c->args.n_rest == 1) {
+        call_answer(c, reply_text(c->arena, NULL, NULL, c->args.rest[0]));
+    } else {
+        call_fail(c, BELAY_ERR_SYNTAX, "PING takes one text at most");
+    }
+}
+
+void cmd_echo(struct call *c)
+{
+    call_answer(c, reply_text(c->arena, NULL, NULL, args_text(&c->args, P_TEXT)));
+}
+
+void cmd_quit(struct call *c)
+{
+    call_act(c, ACTION_QUIT);
+}
+
+void cmd_reset(struct call *c)
+{
+    call_act(c, ACTION_RESET);
+}
+
+void cmd_select(struct call *c)
+{
+    if (args_number(&c->args, P_NUMBER, 0) == 0)
+        call_answer_status(c, "OK");
+    else
+        call_fail(c, BELAY_ERR_RANGE, "only database 0 is there; USE chooses a namespace");
+}
+
+void cmd_client_id(struct call *c)
+{
+    call_act(c, ACTION_CLIENT_ID);
+}
+
+void cmd_client_setname(struct call *c)
+{
+    c->text = args_text(&c->args, P_TEXT);
+    for (size_t i = 0; i < c->text.len; i++) {
+        if (c->text.data[i] <= ' ' || c->text.data[i] > '~') {
+            call_fail(c, BELAY_ERR_SYNTAX, "a name has printable characters without spaces");
+            return;
+        }
+    }
+    call_act(c, ACTION_SETNAME);
+}
+
+void cmd_client_getname(struct call *c)
+{
+    call_act(c, ACTION_GETNAME);
+}
+
+void cmd_client_setinfo(struct call *c)
+{
+    call_answer_status(c, "OK");
+}
+
+void cmd_config_get(struct call *c)
+{
+    call_answer(c, reply_new(c->arena, REPLY_MAP));
+}
+
+void cmd_info(struct call *c)
+{
+    call_act(c, ACTION_INFO);
+}
+
+static bool is_resp(const struct command *cmd)
+{
+    return cmd->name.data[0] != '/';
+}
+
+static struct slice lower(struct arena *a, struct slice s)
+{
+    char *text = arena_alloc(a, s.len + 1);
+    for (size_t i = 0; i < s.len; i++)
+        text[i] = (char)tolower((unsigned char)s.data[i]);
+    return slice_of(text, s.len);
+}
+
+/* [name, arity, flags, first key, last key, step]; at least as many words as the positions. */
+static void add_info(struct arena *a, struct reply *list, const struct command *cmd)
+{
+    int words = 1 + (memchr(cmd->name.data, ' ', cmd->name.len) != NULL);
+    bool open = cmd->params.options[0] != P_NONE;
+    for (const uint8_t *p = cmd->params.positions; *p != P_NONE; p++) {
+        bool rest = *p == P_WORDS || *p == P_IDS || *p == P_KEYS;
+        open |= rest || *p == P_HOLD;
+        words += *p != P_WORDS;
+    }
+    bool key = cmd->params.positions[0] == P_NAME || cmd->params.positions[0] == P_KEY ||
+               cmd->params.positions[0] == P_KEYS;
+    struct reply *row = reply_list(a, list, NULL);
+    reply_text(a, row, NULL, lower(a, cmd->name));
+    reply_int(a, row, NULL, open ? -words : words);
+    struct reply *flags = reply_list(a, row, NULL);
+    reply_text(a, flags, NULL, cmd->flags & CMD_WRITE ? SLICE("write") : SLICE("readonly"));
+    if (cmd->flags & CMD_ADMIN)
+        reply_text(a, flags, NULL, SLICE("admin"));
+    reply_int(a, row, NULL, key);
+    reply_int(a, row, NULL, cmd->params.positions[0] == P_KEYS ? -1 : key);
+    reply_int(a, row, NULL, key);
+}
+
+void cmd_command(struct call *c)
+{
+    struct reply *list = reply_list(c->arena, NULL, NULL);
+    for (int i = 0; i < COMMAND_COUNT_ALL; i++) {
+        if (is_resp(command_get((enum command_id)i)))
+            add_info(c->arena, list, command_get((enum command_id)i));
+    }
+    call_answer(c, list);
+}
+
+void cmd_command_info(struct call *c)
+{
+    struct reply *list = reply_list(c->arena, NULL, NULL);
+    if (c->args.n_rest == 0) {
+        cmd_command(c);
+        return;
+    }
+    for (size_t i = 0; i < c->args.n_rest; i++) {
+        const struct command *cmd = command_find(c->args.rest[i]);
+        if (cmd && is_resp(cmd))
+            add_info(c->arena, list, cmd);
+        else
+            reply_null(c->arena, list, NULL);
+    }
+    call_answer(c, list);
+}
+
+void cmd_command_count(struct call *c)
+{
+    int64_t n = 0;
+    for (int i = 0; i < COMMAND_COUNT_ALL; i++)
+        n += is_resp(command_get((enum command_id)i));
+    call_answer(c, reply_int(c->arena, NULL, NULL, n));
+}
+
+void cmd_command_list(struct call *c)
+{
+    struct reply *list = reply_list(c->arena, NULL, NULL);
+    for (int i = 0; i < COMMAND_COUNT_ALL; i++) {
+        const struct command *cmd = command_get((enum command_id)i);
+        if (is_resp(cmd))
+            reply_text(c->arena, list, NULL, lower(c->arena, cmd->name));
+    }
+    call_answer(c, list);
+}
+
+static void add_docs(struct arena *a, struct reply *map, const struct command *cmd)
+{
+    struct buf usage = {0};
+    args_usage(&cmd->params, &usage);
+    struct reply *doc = reply_new(a, REPLY_MAP);
+    reply_text(a, doc, "summary", slice_str(cmd->summary));
+    reply_text(a, doc, "since", SLICE("0.1.0"));
+    reply_text(a, doc, "group", SLICE("belay"));
+    reply_text(a, doc, "usage", arena_copy(a, buf_slice(&usage)));
+    reply_add(map, lower(a, cmd->name), doc);
+    buf_done(&usage);
+}
+
+void cmd_command_docs(struct call *c)
+{
+    struct reply *map = reply_new(c->arena, REPLY_MAP);
+    for (size_t i = 0; i < c->args.n_rest; i++) {
+        const struct command *cmd = command_find(c->args.rest[i]);
+        if (cmd && is_resp(cmd))
+            add_docs(c->arena, map, cmd);
+    }
+    for (int i = 0; i < COMMAND_COUNT_ALL && c->args.n_rest == 0; i++) {
+        if (is_resp(command_get((enum command_id)i)))
+            add_docs(c->arena, map, command_get((enum command_id)i));
+    }
+    call_answer(c, map);
+}
+
+void cmd_home(struct call *c)
+{
+    struct reply *r = reply_new(c->arena, REPLY_PLAIN);
+    r->text =
+        SLICE("Belay: a distributed lock and coordination server.\n\n"
+              "This port speaks HTTP and RESP (any Redis client). Try:\n\n"
+              "  redis-cli -p PORT ACQUIRE my-lock me TTL 30000\n"
+              "  curl -d '{\"owner\":\"me\"}' -H 'Content-Type: application/json' \\\n"
+              "       http://HOST/v1/namespaces/default/locks/my-lock/acquire\n\n"
+              "  GET /v1/namespaces/default/locks    who holds what\n"
+              "  GET /v1/namespaces/default/events   what happens, as Server-Sent Events\n"
+              "  GET /metrics  /healthz  /readyz     for monitors\n\n"
+              "docs/PROTOCOL.md has every command, route and error.\n");
+    call_answer(c, r);
+}
+
+void cmd_healthz(struct call *c)
+{
+    struct reply *r = reply_new(c->arena, REPLY_PLAIN);
+    r->text = SLICE("ok\n");
+    call_answer(c, r);
+}
+
+void cmd_readyz(struct call *c)
+{
+    call_act(c, ACTION_READY);
+}
+
+void cmd_metrics(struct call *c)
+{
+    call_act(c, ACTION_METRICS);
+}

@@ -1,0 +1,292 @@
+#include "command/command.h"
+
+#include "command/route.h"
+#include "proto/http.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { COMMAND_NAME_BYTES_MAX = 32, FAIL_TEXT_BYTES_MAX = 512 };
+
+#define LIST(...)                                                                              \
+    {                                                                                          \
+        __VA_ARGS__                                                                            \
+    }
+#define READ       CMD_READ
+#define WRITE      CMD_WRITE
+#define ADMIN      (CMD_ADMIN | CMD_WRITE)
+#define CONNECTION CMD_CONNECTION
+#define REDIS      CMD_REDIS
+#define GLOCK      CMD_GLOCK
+#define PAGE       CMD_PAGE
+#define RAW        CMD_RAW
+#define FORM       CMD_FORM
+#define RESP_ONLY  CMD_RESP_ONLY
+
+static const struct command table[COMMAND_COUNT_ALL] = {
+#define CMD(id, name, fn, flags, method, path, positions, options, summary)                    \
+    [CMD_##id] = {{name, sizeof(name) - 1},       cmd_##fn, flags, method, path,               \
+                  {LIST positions, LIST options}, summary},
+#include "command/commands.def"
+#undef CMD
+};
+
+const struct command *command_get(enum command_id id)
+{
+    return &table[id];
+}
+
+/* The busiest commands stand first in the table, so a walk over it is quick enough. */
+const struct command *command_find(struct slice name)
+{
+    if (name.len == 0)
+        return NULL;
+    for (size_t i = 0; i < COMMAND_COUNT_ALL; i++) {
+        struct slice known = table[i].name;
+        if (known.len == name.len && known.data[0] == (name.data[0] & ~32) &&
+            slice_eq_nocase(known, name))
+            return &table[i];
+    }
+    return NULL;
+}
+
+/* "CLIENT" "setinfo" is the command "CLIENT SETINFO". */
+static const struct command *find_sub(struct slice verb, struct slice sub)
+{
+    char name[COMMAND_NAME_BYTES_MAX];
+    if (verb.len + 1 + sub.len > sizeof name)
+        return NULL;
+    memcpy(name, verb.data, verb.len);
+    name[verb.len] = ' ';
+    if (sub.len)
+        memcpy(name + verb.len + 1, sub.data, sub.len);
+    return command_find(slice_of(name, verb.len + 1 + sub.len));
+}
+
+static bool is_container(struct slice verb)
+{
+    for (size_t i = 0; i < COMMAND_COUNT_ALL; i++) {
+        struct slice known = table[i].name;
+        if (known.len > verb.len && known.data[verb.len] == ' ' &&
+            slice_eq_nocase(slice_of(known.data, verb.len), verb))
+            return true;
+    }
+    return false;
+}
+
+void call_answer(struct call *c, struct reply *r)
+{
+    c->kind = CALL_REPLY;
+    c->reply = r;
+}
+
+void call_answer_status(struct call *c, const char *word)
+{
+    struct reply *r = reply_new(c->arena, REPLY_STATUS);
+    r->text = slice_str(word);
+    call_answer(c, r);
+}
+
+void call_fail(struct call *c, enum belay_err err, const char *format, ...)
+{
+    char text[FAIL_TEXT_BYTES_MAX];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    call_answer(c, reply_error(c->arena, err, "%s", text));
+}
+
+void call_act(struct call *c, enum action action)
+{
+    c->kind = CALL_ACTION;
+    c->action = action;
+}
+
+/* What every op has in common; then the command's own function; then the bounds of the machine.
+ */
+static void finish(struct call *c)
+{
+    c->kind = CALL_OP;
+    c->action = ACTION_NONE;
+    memset(&c->op, 0, sizeof c->op);
+    c->op.account = c->context->account;
+    c->op.ns = args_has(&c->args, P_NS) ? args_text(&c->args, P_NS) : c->context->ns;
+    c->manner = (struct manner){.form = FORM_PLAIN,
+                                .command = (uint8_t)(c->command - table),
+                                .http = c->request->is_http};
+    c->command->read(c);
+    if (c->kind != CALL_OP)
+        return;
+    const char *what = NULL;
+    enum belay_err err = op_validate(&c->op, &what);
+    if (err != BELAY_OK)
+        call_fail(c, err, "%s", what);
+    c->manner.op = (uint8_t)c->op.kind;
+}
+
+static void read_resp(struct call *c)
+{
+    const struct request *req = c->request;
+    size_t skip = 0;
+    c->command = command_find(req->verb);
+    if ((!c->command || c->command == &table[CMD_COMMAND]) && req->n_words > 0) {
+        const struct command *sub = find_sub(req->verb, req->words[0]);
+        if (sub) {
+            c->command = sub;
+            skip = 1;
+        }
+    }
+    if (!c->command) {
+        bool container = is_container(req->verb);
+        if (container && req->n_words)
+            call_fail(c, BELAY_ERR_UNKNOWN, "unknown sub-command %s of %s",
+                      args_quote(c->arena, req->words[0]), args_quote(c->arena, req->verb));
+        else
+            call_fail(c, BELAY_ERR_UNKNOWN, "%s %s; COMMAND LIST names all commands",
+                      container ? "a sub-command is missing behind" : "unknown command",
+                      args_quote(c->arena, req->verb));
+        return;
+    }
+    struct reply *fail = args_from_words(&c->command->params, req->words + skip,
+                                         req->n_words - skip, c->arena, &c->args);
+    if (fail)
+        call_answer(c, fail);
+    else
+        finish(c);
+}
+
+/* "application/json; charset=utf-8" is application/json. */
+static bool is_media(struct slice type, struct slice want)
+{
+    const char *end = type.len ? memchr(type.data, ';', type.len) : NULL;
+    size_t len = end ? (size_t)(end - type.data) : type.len;
+    while (len && (type.data[len - 1] == ' ' || type.data[len - 1] == '\t'))
+        len--;
+    return slice_eq_nocase(slice_of(type.data, len), want);
+}
+
+/* nonce=a%20b&x=y: the fields of a form, for the one path that takes them. */
+static struct reply *read_form(struct request *req, struct arena *a)
+{
+    const char *p = req->body.data;
+    const char *end = p + req->body.len;
+    struct field *fields = arena_alloc(a, REQUEST_FIELDS_MAX * sizeof *fields);
+    size_t n = req->n_fields;
+    if (n)
+        memcpy(fields, req->fields, n * sizeof *fields);
+    while (p < end) {
+        const char *amp = memchr(p, '&', (size_t)(end - p));
+        const char *stop = amp ? amp : end;
+        const char *equals = memchr(p, '=', (size_t)(stop - p));
+        const char *mid = equals ? equals : stop;
+        if (n == REQUEST_FIELDS_MAX)
+            return reply_error(a, BELAY_ERR_LIMIT, "more than %d fields", REQUEST_FIELDS_MAX);
+        struct field *f = &fields[n++];
+        f->type = FIELD_TEXT;
+        if (!http_decode(slice_of(p, (size_t)(mid - p)), a, &f->key) ||
+            !http_decode(slice_of(equals ? mid + 1 : mid, (size_t)(stop - mid) - !!equals), a,
+                         &f->value))
+            return reply_error(a, BELAY_ERR_SYNTAX, "the form is badly percent-encoded");
+        p = amp ? amp + 1 : end;
+    }
+    req->fields = fields;
+    req->n_fields = n;
+    return NULL;
+}
+
+static struct reply *read_http_body(struct call *c, struct request *req)
+{
+    const char *why = NULL;
+    if (req->body.len == 0 || c->command->flags & CMD_RAW)
+        return NULL;
+    if (c->command->flags & CMD_FORM)
+        return is_media(req->content_type, SLICE("application/x-www-form-urlencoded"))
+                   ? read_form(req, c->arena)
+                   : NULL; /* Glock takes any body here and reads none but a form */
+    if (!is_media(req->content_type, SLICE("application/json")))
+        return reply_error(c->arena, BELAY_ERR_TYPE,
+                           "send the body with Content-Type: application/json");
+    if (!http_read_body(req, c->arena, &why))
+        return reply_error(c->arena, BELAY_ERR_SYNTAX, "%s", why);
+    return NULL;
+}
+
+static void read_http(struct call *c, struct request *req)
+{
+    struct reply *fail = NULL;
+    size_t n_query = req->n_fields;
+    c->args.have = 0;
+    c->args.n_rest = 0;
+    c->command = route_find(req, c->arena, &c->args, &fail);
+    if (!fail)
+        fail = read_http_body(c, req);
+    if (!fail)
+        fail = args_from_fields(&c->command->params, req, n_query, c->arena, &c->args);
+    if (!fail) {
+        finish(c);
+        return;
+    }
+    call_answer(c, fail);
+    /* S4's paths have error bodies of their own */
+    if (c->command && c->command->flags & CMD_GLOCK) {
+        struct reply *r = reply_new(c->arena, REPLY_MAP);
+        reply_text(c->arena, r, "error", fail->text);
+        r->status = fail->status ? fail->status : err_status(fail->err);
+        c->reply = r;
+    }
+}
+
+void command_read(struct request *req, const struct context *context, struct arena *a,
+                  struct call *ret)
+{
+    ret->context = context;
+    ret->request = req;
+    ret->arena = a;
+    ret->reply = NULL;
+    ret->manner = (struct manner){.http = req->is_http};
+    if (req->is_http)
+        read_http(ret, req);
+    else
+        read_resp(ret);
+}
+
+static const char *group_of(const struct command *cmd)
+{
+    if (cmd->flags & CMD_REDIS)
+        return "The Redis lock recipes";
+    if (cmd->flags & CMD_GLOCK)
+        return "The HTTP lock of Glock";
+    if (cmd->flags & CMD_PAGE)
+        return "Pages";
+    if (cmd->flags & CMD_CONNECTION)
+        return "The connection";
+    return "Locks, sessions, namespaces";
+}
+
+void command_write_docs(struct buf *out)
+{
+    const char *group = "";
+    for (size_t i = 0; i < COMMAND_COUNT_ALL; i++) {
+        const struct command *cmd = &table[i];
+        if (strcmp(group, group_of(cmd)) != 0) {
+            group = group_of(cmd);
+            buf_printf(out, "\n### %s\n\n| command | HTTP | what it does |\n|---|---|---|\n",
+                       group);
+        }
+        struct buf usage = {0};
+        if (cmd->name.data[0] != '/') {
+            args_usage(&cmd->params, &usage);
+            buf_printf(out, "| `%s%s%s` |", cmd->name.data, buf_len(&usage) ? " " : "",
+                       buf_cstr(&usage));
+        } else {
+            buf_put_str(out, "| |");
+        }
+        if (cmd->path)
+            buf_printf(out, " `%s %s` |", cmd->method, cmd->path);
+        else
+            buf_put_str(out, " |");
+        buf_printf(out, " %s |\n", cmd->summary);
+        buf_done(&usage);
+    }
+}

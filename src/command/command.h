@@ -1,0 +1,139 @@
+/* command.h - a request becomes an op, an event becomes a reply. The one table: commands.def.
+ *
+ *   request --command_read()--> struct call: an op to submit, a reply at once, or an action of
+ * the connection (greet, watch, quit) event   --answer_event()--> reply (answer.h)
+ *
+ * No state is read here and no socket is known: a request is understood without a server. */
+#ifndef BELAY_COMMAND_COMMAND_H
+#define BELAY_COMMAND_COMMAND_H
+
+#include "base/arena.h"
+#include "command/args.h"
+#include "machine/op.h"
+#include "proto/message.h"
+
+#include <assert.h>
+
+struct call;
+struct scripts;
+
+enum command_flag {
+    CMD_READ = 1,        /* changes nothing */
+    CMD_WRITE = 2,       /* changes locks or sessions */
+    CMD_ADMIN = 4,       /* an operator's command */
+    CMD_CONNECTION = 8,  /* about the connection itself */
+    CMD_REDIS = 16,      /* a Redis lock recipe */
+    CMD_GLOCK = 32,      /* S4's own path: its error bodies are {"error":"text"} */
+    CMD_PAGE = 64,       /* a page for people and monitors */
+    CMD_RAW = 128,       /* HTTP: the body is bytes, not JSON */
+    CMD_FORM = 256,      /* HTTP: the body may be a form */
+    CMD_RESP_ONLY = 512, /* has no HTTP route on purpose: needs a lasting connection */
+};
+
+enum command_id {
+#define CMD(id, name, fn, flags, method, path, positions, options, summary) CMD_##id,
+#include "command/commands.def"
+#undef CMD
+    COMMAND_COUNT_ALL
+};
+
+enum call_kind { CALL_OP, CALL_REPLY, CALL_ACTION };
+
+/* What only the server can do for a connection. */
+enum action {
+    ACTION_NONE,
+    ACTION_HELLO, /* number: RESP version, 0: as it is; text: name or empty */
+    ACTION_USE,   /* text: namespace */
+    ACTION_WATCH, /* text: prefix; number: first event wanted, 0: from now on */
+    ACTION_UNWATCH,
+    ACTION_QUIT,
+    ACTION_RESET,
+    ACTION_CLIENT_ID,
+    ACTION_SETNAME, /* text */
+    ACTION_GETNAME,
+    ACTION_INFO,
+    ACTION_READY,
+    ACTION_METRICS,
+};
+
+/* How the answer shall look; kept while the asker waits, so it is small. */
+enum form {
+    FORM_PLAIN,    /* by the event's kind */
+    FORM_KEPT_ONE, /* keep-alive of one session by path: gone is an error */
+    FORM_OK_NIL,   /* Redis SET NX: OK, or null when refused */
+    FORM_COUNT,    /* Redis: manner.count when it succeeded, else 0 */
+    FORM_RELEASED, /* Redis: how many went, at most manner.count */
+    FORM_OWNER,    /* Redis GET */
+    FORM_EXISTS,   /* Redis EXISTS */
+    FORM_PTTL,
+    FORM_TTL,
+    FORM_GLOCK_ACQUIRE,
+    FORM_GLOCK_RENEW,
+    FORM_GLOCK_RELEASE,
+};
+
+struct manner {
+    uint8_t form;    /* enum form */
+    uint8_t op;      /* enum op_kind: what was asked */
+    uint8_t command; /* enum command_id, for the metrics */
+    bool http;
+    uint32_t count;
+};
+static_assert(COMMAND_COUNT_ALL < 256 && OP_KIND_COUNT < 256, "struct manner keeps bytes");
+
+/* What a request is read in: borrowed for the call. */
+struct context {
+    struct slice account, ns; /* the connection's */
+    int resp;                 /* RESP version, 0: HTTP */
+    struct scripts *scripts;  /* those that were loaded */
+};
+
+struct command {
+    struct slice name; /* "SESSION OPEN"; HTTP only: "/healthz" */
+    void (*read)(struct call *c);
+    unsigned flags;
+    const char *method, *path; /* "POST|PUT", "/v1/sessions/{id}"; NULL: RESP only */
+    struct params params;
+    const char *summary;
+};
+
+struct call {
+    const struct command *command;
+    const struct context *context;
+    const struct request *request;
+    struct arena *arena;
+    struct args args;
+    /* what came of it */
+    enum call_kind kind;
+    struct op op;
+    struct manner manner;
+    struct reply *reply; /* CALL_REPLY */
+    enum action action;
+    struct slice text;
+    uint64_t number;
+};
+
+/* Understands `req` (which http_read_body() may extend, in `a`). Everything in *ret borrows
+ * from the request, the context and the arena. A request that is wrong becomes a CALL_REPLY
+ * with an error; ret->command is NULL when there is no such command or path. */
+void command_read(struct request *req, const struct context *context, struct arena *a,
+                  struct call *ret);
+
+const struct command *command_get(enum command_id id);
+const struct command *command_find(struct slice name); /* "session open", any case; or NULL */
+
+/* Markdown for PROTOCOL.md: every command with its usage, route and summary. */
+void command_write_docs(struct buf *out);
+
+/* For the cmd_*() functions: refuse, or answer at once. */
+void call_fail(struct call *c, enum belay_err err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void call_answer(struct call *c, struct reply *r);
+void call_answer_status(struct call *c, const char *word); /* "+OK" */
+void call_act(struct call *c, enum action action);
+
+#define CMD(id, name, fn, flags, method, path, positions, options, summary)                    \
+    void cmd_##fn(struct call *c);
+#include "command/commands.def"
+#undef CMD
+#endif
