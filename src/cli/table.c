@@ -4,13 +4,9 @@
 #include <string.h>
 
 static const struct cli_command *const table[] = {
-    &cli_cmd_acquire, &cli_cmd_release,
-    &cli_cmd_renew,   &cli_cmd_convert,
-    &cli_cmd_check,   &cli_cmd_body,
-    &cli_cmd_show,    &cli_cmd_ls,
-    &cli_cmd_watch,   &cli_cmd_break,
-    &cli_cmd_session, &cli_cmd_namespace,
-    &cli_cmd_help,    NULL,
+    &cli_cmd_acquire, &cli_cmd_release,   &cli_cmd_renew, &cli_cmd_convert, &cli_cmd_check,
+    &cli_cmd_body,    &cli_cmd_show,      &cli_cmd_ls,    &cli_cmd_watch,   &cli_cmd_break,
+    &cli_cmd_session, &cli_cmd_namespace, &cli_cmd_serve, &cli_cmd_help,    NULL,
 };
 
 const struct cli_option cli_common_options[] = {

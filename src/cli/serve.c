@@ -1,0 +1,78 @@
+/* serve.c - `belay serve`: the server in the foreground. */
+#include "server/server.h"
+
+#include "base/log.h"
+#include "cli/cli.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* The address goes to stdout, where a script reads the port of "--listen 127.0.0.1:0"; a person
+ * at a terminal is told what to try. */
+static void on_listening(const char *address)
+{
+    const char *port = strrchr(address, ':') + 1;
+    printf("listening %s\n", address);
+    if (isatty(STDOUT_FILENO)) {
+        printf("\nTry, in another terminal:\n"
+               "  belay --help\n"
+               "  redis-cli -p %s ACQUIRE my-lock me TTL 30000\n"
+               "  curl http://%s/v1/namespaces/default/locks\n"
+               "Nothing is kept on disk (--memory). Ctrl-C stops the server.\n\n",
+               port, address);
+    }
+    (void)fflush(stdout);
+}
+
+static bool set_log_level(const char *word)
+{
+    static const char *const words[] = {"error", "warn", "info", "debug"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(word, words[i]) == 0) {
+            log_set_level((enum log_level)i);
+            return true;
+        }
+    }
+    return false;
+}
+
+static int serve(struct cli *c)
+{
+    const char *hosts[] = {cli_text(c, "host", NULL), NULL};
+    int64_t connections = cli_number(c, "max-connections", SERVER_CONNECTIONS_DEFAULT);
+    if (!set_log_level(cli_text(c, "log-level", "info")))
+        return cli_usage(c, "--log-level is error, warn, info or debug");
+    if (connections < 1 || connections > 1000000)
+        return cli_usage(c, "--max-connections is 1 to 1000000");
+    struct server_config config = {
+        .listen = cli_text(c, "listen", "127.0.0.1:7117"),
+        .insecure = cli_given(c, "insecure"),
+        .max_connections = (size_t)connections,
+        .hosts = hosts,
+        .on_listening = on_listening,
+    };
+    return server_run(&config) == 0 ? CLI_OK : CLI_FAILED;
+}
+
+static const struct cli_option serve_options[] = {
+    {"listen", 'l', CLI_TEXT, "ADDRESS:PORT", "where to listen (127.0.0.1:7117); port 0: any"},
+    {"memory", 0, CLI_FLAG, NULL, "keep nothing on disk (the only engine so far)"},
+    {"insecure", 0, CLI_FLAG, NULL, "listen beyond loopback although nobody logs in"},
+    {"host", 0, CLI_TEXT, "NAME", "another name of this server that web pages may use"},
+    {"max-connections", 0, CLI_NUMBER, "N", "connections at once (10000)"},
+    {"log-level", 0, CLI_TEXT, "LEVEL", "error, warn, info or debug"},
+    {0},
+};
+
+const struct cli_command cli_cmd_serve = {
+    .name = "serve",
+    .args = "",
+    .summary = "run a server: RESP and HTTP on one port",
+    .about =
+        "Prints the address it listens on, logs to stderr, and stops on SIGTERM or Ctrl-C\n"
+        "after it has answered what is there.",
+    .examples = "  belay serve --memory\n"
+                "  belay serve --listen 127.0.0.1:0 --log-level debug",
+    .options = serve_options,
+    .run = serve,
+};

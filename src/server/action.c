@@ -1,0 +1,143 @@
+/* action.c - what only the connection or the server can answer. */
+#include "base/mem.h"
+#include "base/version.h"
+#include "server/state.h"
+
+#include <stdlib.h>
+
+static void reply_ok(struct conn *c)
+{
+    struct reply *r = reply_new(&c->server->request_arena, REPLY_STATUS);
+    r->text = SLICE("OK");
+    request_reply(c, r, false);
+}
+
+static void set_text(char **at, struct slice text)
+{
+    free(*at);
+    *at = text.len ? mem_dup(text.data, text.len) : NULL;
+}
+
+static bool set_name(struct conn *c, struct slice name)
+{
+    if (name.len > CONN_NAME_BYTES_MAX) {
+        request_reply(c,
+                      reply_error(&c->server->request_arena, BELAY_ERR_RANGE,
+                                  "a name has at most %d bytes", CONN_NAME_BYTES_MAX),
+                      false);
+        return false;
+    }
+    set_text(&c->name, name);
+    return true;
+}
+
+static void hello(struct conn *c, const struct call *call)
+{
+    struct arena *a = &c->server->request_arena;
+    if (call->text.len && !set_name(c, call->text))
+        return;
+    if (call->number)
+        c->resp = (uint8_t)call->number;
+    struct reply *r = reply_new(a, REPLY_MAP);
+    reply_text(a, r, "server", SLICE("belay"));
+    reply_text(a, r, "version", SLICE(BELAY_VERSION));
+    reply_int(a, r, "proto", c->resp);
+    reply_int(a, r, "id", (int64_t)c->id);
+    reply_text(a, r, "mode", SLICE("standalone"));
+    reply_text(a, r, "role", SLICE("master"));
+    reply_list(a, r, "modules");
+    request_reply(c, r, false);
+}
+
+static void use(struct conn *c, struct slice ns)
+{
+    set_text(&c->ns, ns);
+    c->ns_len = (uint16_t)ns.len;
+}
+
+static void reset(struct conn *c)
+{
+    struct reply *r = reply_new(&c->server->request_arena, REPLY_STATUS);
+    watch_close(c);
+    use(c, SLICE(""));
+    set_text(&c->name, SLICE(""));
+    c->resp = 2;
+    r->text = SLICE("RESET");
+    request_reply(c, r, false);
+}
+
+static void text_page(struct conn *c, bool close, const char *media,
+                      void (*write)(const struct server *s, struct buf *out))
+{
+    struct server *s = c->server;
+    struct buf text = {0};
+    write(s, &text);
+    BELAY_CHECK(!text.oom);
+    struct reply *r = reply_new(&s->request_arena, REPLY_PLAIN);
+    r->text = buf_slice(&text);
+    r->media = media;
+    request_reply(c, r, close);
+    buf_done(&text);
+}
+
+static void ready(struct conn *c, bool close)
+{
+    struct server *s = c->server;
+    const char *why = s->stopping ? "the server is stopping" : engine_not_ready(s->engine);
+    struct reply *r = reply_new(&s->request_arena, REPLY_PLAIN);
+    r->text = why ? slice_str(why) : SLICE("ready\n");
+    r->status = why ? 503 : 200;
+    request_reply(c, r, close);
+}
+
+void action_run(struct conn *c, const struct call *call, bool close)
+{
+    struct arena *a = &c->server->request_arena;
+    switch (call->action) {
+    case ACTION_HELLO:
+        hello(c, call);
+        break;
+    case ACTION_USE:
+        use(c, call->text);
+        reply_ok(c);
+        break;
+    case ACTION_WATCH:
+        watch_open(c, call);
+        break;
+    case ACTION_UNWATCH:
+        watch_close(c);
+        reply_ok(c);
+        break;
+    case ACTION_QUIT:
+        reply_ok(c);
+        conn_finish(c);
+        break;
+    case ACTION_RESET:
+        reset(c);
+        break;
+    case ACTION_CLIENT_ID:
+        request_reply(c, reply_int(a, NULL, NULL, (int64_t)c->id), false);
+        break;
+    case ACTION_SETNAME:
+        if (set_name(c, call->text))
+            reply_ok(c);
+        break;
+    case ACTION_GETNAME:
+        request_reply(c,
+                      c->name ? reply_text(a, NULL, NULL, slice_str(c->name))
+                              : reply_null(a, NULL, NULL),
+                      false);
+        break;
+    case ACTION_INFO:
+        text_page(c, false, NULL, metrics_info);
+        break;
+    case ACTION_METRICS:
+        text_page(c, close, "text/plain; version=0.0.4; charset=utf-8", metrics_write);
+        break;
+    case ACTION_READY:
+        ready(c, close);
+        break;
+    case ACTION_NONE:
+        break;
+    }
+}

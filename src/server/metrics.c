@@ -1,0 +1,152 @@
+#include "server/metrics.h"
+
+#include "base/version.h"
+#include "machine/machine.h"
+#include "server/state.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+enum { HANDOVER_FIRST_NS = 16000 };
+
+void metrics_handover(struct metrics *m, uint64_t ns)
+{
+    size_t i = 0;
+    for (uint64_t top = HANDOVER_FIRST_NS; i + 1 < METRICS_BUCKETS && ns > top; top *= 2)
+        i++;
+    m->handover[i]++;
+    m->handover_n++;
+    m->handover_ns += ns;
+}
+
+static void head(struct buf *out, const char *name, const char *type, const char *help)
+{
+    buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void one(struct buf *out, const char *name, const char *type, const char *help,
+                uint64_t value)
+{
+    head(out, name, type, help);
+    buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void put_requests(const struct metrics *m, struct buf *out)
+{
+    static const char *const results[] = {"ok", "refused", "error"};
+    head(out, "belay_requests_total", "counter", "Requests by command and result.");
+    for (int i = 0; i <= COMMAND_COUNT_ALL; i++) {
+        const char *name =
+            i < COMMAND_COUNT_ALL ? command_get((enum command_id)i)->name.data : "unknown";
+        for (int r = 0; r < OUTCOME_COUNT; r++) {
+            if (m->requests[i][r])
+                buf_printf(out,
+                           "belay_requests_total{command=\"%s\",result=\"%s\"} %" PRIu64 "\n",
+                           name, results[r], m->requests[i][r]);
+        }
+    }
+}
+
+static void put_news(const struct metrics *m, struct buf *out)
+{
+    head(out, "belay_events_total", "counter", "What happened to locks and sessions.");
+    for (int i = 0; i < EVENT_KIND_COUNT; i++) {
+        if (i == EVENT_ROWS || i == EVENT_FAILED || i == EVENT_CHECKED)
+            continue; /* never news */
+        buf_printf(out, "belay_events_total{event=\"%s\"} %" PRIu64 "\n",
+                   event_word((enum event_kind)i), m->news[i]);
+    }
+}
+
+static void put_handover(const struct metrics *m, struct buf *out)
+{
+    uint64_t sum = 0;
+    double top = HANDOVER_FIRST_NS / 1e9;
+    head(out, "belay_handover_seconds", "histogram",
+         "From the release or the end of a lease to the write of the next holder's answer.");
+    for (int i = 0; i + 1 < METRICS_BUCKETS; i++, top *= 2) {
+        sum += m->handover[i];
+        buf_printf(out, "belay_handover_seconds_bucket{le=\"%.6f\"} %" PRIu64 "\n", top, sum);
+    }
+    buf_printf(out, "belay_handover_seconds_bucket{le=\"+Inf\"} %" PRIu64 "\n", m->handover_n);
+    buf_printf(out, "belay_handover_seconds_sum %.9f\n", (double)m->handover_ns / 1e9);
+    buf_printf(out, "belay_handover_seconds_count %" PRIu64 "\n", m->handover_n);
+}
+
+static void count_doors(const struct server *s, uint64_t ret[3])
+{
+    ret[DOOR_SNIFF] = ret[DOOR_RESP] = ret[DOOR_HTTP] = 0;
+    list_each (it, &s->conns)
+        ret[list_item(it, struct conn, all)->door]++;
+}
+
+static uint64_t uptime_s(const struct server *s)
+{
+    return (uv_now(&s->loop) - s->metrics.started_ms) / 1000;
+}
+
+static void put_gauges(const struct server *s, struct buf *out)
+{
+    const struct metrics *m = &s->metrics;
+    struct machine_counts n;
+    uint64_t doors[3];
+    engine_counts(s->engine, &n);
+    count_doors(s, doors);
+    one(out, "belay_locks", "gauge", "Locks that exist.", n.locks);
+    one(out, "belay_held", "gauge", "Holds.", n.held);
+    one(out, "belay_waiting", "gauge", "Waiters in all lines.", n.waiting);
+    one(out, "belay_sessions", "gauge", "Live sessions.", n.sessions);
+    one(out, "belay_namespaces", "gauge", "Namespaces.", n.namespaces);
+    head(out, "belay_connections", "gauge", "Open connections by door.");
+    buf_printf(out, "belay_connections{door=\"resp\"} %" PRIu64 "\n", doors[DOOR_RESP]);
+    buf_printf(out, "belay_connections{door=\"http\"} %" PRIu64 "\n", doors[DOOR_HTTP]);
+    buf_printf(out, "belay_connections{door=\"silent\"} %" PRIu64 "\n", doors[DOOR_SNIFF]);
+    one(out, "belay_connections_max", "gauge", "Connections that are allowed.", s->max_conns);
+    one(out, "belay_accepted_total", "counter", "Connections taken.", m->accepted);
+    one(out, "belay_closed_timeout_total", "counter", "Connections closed: too slow.",
+        m->closed_timeout);
+    one(out, "belay_closed_lagging_total", "counter", "Watchers closed: fell behind.",
+        m->closed_lagging);
+    one(out, "belay_guard_refused_total", "counter", "Requests of foreign pages refused.",
+        m->refused_guard);
+    one(out, "belay_accept_paused_total", "counter", "Times that no connection was free.",
+        m->paused);
+    one(out, "belay_read_bytes_total", "counter", "Bytes read.", m->bytes_in);
+    one(out, "belay_written_bytes_total", "counter", "Bytes written.", m->bytes_out);
+    one(out, "belay_loop_lag_ms", "gauge", "How late the last second came.", m->lag_ms);
+    one(out, "belay_loop_lag_max_ms", "gauge", "The latest one so far.", m->lag_max_ms);
+    one(out, "belay_uptime_seconds", "gauge", "Since the start.", uptime_s(s));
+    head(out, "belay_build_info", "gauge", "The build.");
+    buf_printf(out, "belay_build_info{version=\"%s\"} 1\n", BELAY_VERSION);
+}
+
+void metrics_write(const struct server *s, struct buf *out)
+{
+    put_requests(&s->metrics, out);
+    put_news(&s->metrics, out);
+    put_handover(&s->metrics, out);
+    put_gauges(s, out);
+}
+
+void metrics_info(const struct server *s, struct buf *out)
+{
+    struct machine_counts n;
+    engine_counts(s->engine, &n);
+    const char *why = engine_not_ready(s->engine);
+    buf_printf(out, "# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n");
+    buf_printf(out, "belay_version:%s\r\nprocess_id:%d\r\ntcp_address:%s\r\n", BELAY_VERSION,
+               (int)getpid(), s->address);
+    buf_printf(out, "uptime_in_seconds:%" PRIu64 "\r\n", uptime_s(s));
+    buf_printf(out, "\r\n# Clients\r\nconnected_clients:%zu\r\nmaxclients:%zu\r\n", s->n_conns,
+               s->max_conns);
+    buf_printf(out, "blocked_clients:%" PRIu64 "\r\n", n.waiting);
+    buf_printf(out, "\r\n# Persistence\r\nloading:0\r\n");
+    buf_printf(out, "\r\n# Stats\r\ntotal_connections_received:%" PRIu64 "\r\n",
+               s->metrics.accepted);
+    buf_printf(out, "\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n");
+    buf_printf(out, "\r\n# Belay\r\nengine:memory\r\nready:%s\r\n", why ? why : "yes");
+    buf_printf(out,
+               "locks:%" PRIu64 "\r\nheld:%" PRIu64 "\r\nwaiting:%" PRIu64
+               "\r\nsessions:%" PRIu64 "\r\nnamespaces:%" PRIu64 "\r\n",
+               n.locks, n.held, n.waiting, n.sessions, n.namespaces);
+}

@@ -1,0 +1,41 @@
+/* server.h - one port for RESP and HTTP, one loop, one engine. The only place with sockets. */
+#ifndef BELAY_SERVER_SERVER_H
+#define BELAY_SERVER_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Every queue, buffer and time has a name here. */
+enum {
+    SERVER_CONNECTIONS_DEFAULT = 10000,
+    SERVER_FEED_EVENTS = 16384,           /* history for watchers that come back */
+    SERVER_READ_BYTES = 65536,            /* one read; the buffer is shared by all */
+    SERVER_IN_TOTAL_BYTES = 256 << 20,    /* unfinished requests of all connections */
+    CONN_PIPELINE_MAX = 1024,             /* requests of a connection without a reply */
+    CONN_LATE_MAX = 1024,                 /* NOBLOCK waits of a connection that push later */
+    CONN_SESSIONS_MAX = 64,               /* sessions attached to a connection */
+    CONN_OUT_BYTES_MAX = 1024 * 1024,     /* unsent replies; above it requests are not taken */
+    CONN_IN_PARKED_BYTES_MAX = 64 * 1024, /* bytes kept for a connection that may not go on */
+    CONN_NAME_BYTES_MAX = 64,
+    CONN_HEAD_MS = 10 * 1000,   /* an HTTP head, or the first bytes, must be whole */
+    CONN_BODY_MS = 30 * 1000,   /* a body, or a RESP request, must be whole */
+    CONN_IDLE_MS = 60 * 1000,   /* HTTP keep-alive without a request; RESP may be silent */
+    CONN_WRITE_MS = 30 * 1000,  /* a reader must take something */
+    CONN_LINGER_MS = 1000,      /* after an error: time for the client to read it */
+    CONN_SILENT_MS = 10 * 1000, /* never spoke: may be closed in favour of a new one */
+    STREAM_HEARTBEAT_MS = 15 * 1000,
+    SERVER_STOP_MS = 3000, /* a graceful stop takes no longer */
+};
+
+struct server_config {
+    const char *listen; /* "127.0.0.1:7117", "[::1]:0" */
+    bool insecure;      /* may listen beyond loopback */
+    size_t max_connections;
+    const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */
+    /* Told once, when connections are taken: "127.0.0.1:41234". NULL is allowed. */
+    void (*on_listening)(const char *address);
+};
+
+/* Serves until SIGTERM or SIGINT. 0: stopped as asked; 1: could not start, the log says why. */
+int server_run(const struct server_config *config);
+#endif

@@ -1,0 +1,149 @@
+/* state.h - what the files of server/ share: the server, a connection, a request in flight.
+ *
+ *   accept -> SNIFF --first bytes--> RESP or HTTP
+ *   read -> conn_feed() -> request_run() -> engine -> on_answer() -> out -> flush -> one write
+ *
+ * A request that was taken and has no reply yet is a `struct pending` in the queue of its
+ * connection; replies leave in the order of the queue. Answers only ever append to buffers and
+ * mark the connection dirty; closing, cancelling and writing happen in server_flush(), once a
+ * loop turn. */
+#ifndef BELAY_SERVER_STATE_H
+#define BELAY_SERVER_STATE_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/list.h"
+#include "command/command.h"
+#include "engine/engine.h"
+#include "events/feed.h"
+#include "server/metrics.h"
+#include "server/server.h"
+
+#include <uv.h>
+
+enum { SERVER_SPARE_BUFFERS = 64, SERVER_SPARE_BYTES_MAX = 65536 };
+
+enum door { DOOR_SNIFF, DOOR_RESP, DOOR_HTTP };
+
+struct server {
+    const struct server_config *config;
+    uv_loop_t loop;
+    uv_tcp_t listener;
+    uv_timer_t engine_timer, second_timer;
+    uv_prepare_t prepare;
+    uv_check_t check;
+    uv_signal_t sigterm, sigint;
+    struct engine *engine;
+    struct feed *feed;
+    struct scripts *scripts;
+    struct arena request_arena, reply_arena;
+    struct request request; /* the one that is being taken */
+    struct call call;
+    char *read_mem;
+    struct list conns;  /* all */
+    struct list dirty;  /* have something to write or to do at the end of the turn */
+    struct list timed;  /* have a deadline */
+    struct list silent; /* never sent a byte, oldest first */
+    size_t n_conns, max_conns, in_bytes;
+    bool accept_waiting; /* libuv holds a connection for which there is no room */
+    bool stopping;
+    uint64_t stop_at_ms, armed_at_ms; /* of the engine timer; UINT64_MAX: not armed */
+    uint64_t second_due_ms;
+    uint64_t turn_ns; /* when the work of this turn began */
+    struct pending *free_pendings;
+    struct buf spare[SERVER_SPARE_BUFFERS];
+    size_t n_spare;
+    struct list keepers; /* connections with attached sessions */
+    uint64_t keep_at_ms;
+    struct watcher counter; /* counts news */
+    struct metrics metrics;
+    uint64_t next_conn;
+    char address[128]; /* what it listens on */
+};
+
+enum pending_state { PENDING_ASKED, PENDING_ANSWERED, PENDING_LATE };
+
+struct pending {
+    struct ask ask; /* first: an answer finds its pending by it */
+    struct conn *conn;
+    struct pending *next; /* in the queue, in the late list, or free */
+    struct buf held;      /* the reply, while others are before it */
+    struct manner manner;
+    uint8_t state; /* enum pending_state */
+    bool close;    /* HTTP: close the connection behind this reply */
+    bool parked;   /* was not answered in the turn it was asked */
+};
+
+struct attached;
+struct watch;
+
+struct conn {
+    uv_tcp_t tcp;
+    struct server *server;
+    struct list all, dirty, timed, silent, keeper;
+    struct buf in, out;
+    struct pending *head, *tail; /* replies leave in this order */
+    struct pending *late;        /* told "queued"; the outcome will be pushed */
+    struct watch *watch;
+    struct attached *sessions;
+    char *ns, *name; /* owned; NULL: default, none */
+    uint64_t id, target;
+    uint64_t since_ms; /* of the unfinished request, the idle time, or the linger */
+    uint64_t write_ms; /* when the reader last took something */
+    uint64_t handover_ns;
+    size_t held_bytes, late_n, sessions_n, write_left;
+    uint32_t pending_n;
+    uint16_t ns_len;
+    uint8_t door; /* enum door */
+    uint8_t resp; /* version */
+    bool writing, reading, paused, continued;
+    bool closing_in; /* no more requests are taken; close when all is written */
+    bool doomed;     /* close at the end of the turn, whatever is unsent */
+    bool lingering;  /* shut down for writing, waits for the client to go */
+    bool closed;
+};
+
+/* server.c */
+void server_flush(struct server *s);
+void server_arm_timer(struct server *s);
+void server_accept_more(struct server *s);
+uint64_t server_wall_ns(void);
+
+/* conn.c */
+void conn_open(struct server *s);         /* takes the connection that libuv holds */
+void conn_close(struct conn *c);          /* not from within an answer; any number of times */
+void conn_dirty(struct conn *c);          /* look at it at the end of the turn */
+void conn_flush(struct conn *c);          /* its end of the turn */
+void conn_sweep(struct server *s);        /* once a second: deadlines */
+void conn_finish(struct conn *c);         /* takes no more requests, closes when all is sent */
+void conn_use_out(struct conn *c);        /* before the first byte goes into c->out */
+bool conn_may_take(const struct conn *c); /* one more request */
+
+/* request.c */
+/* Takes the requests in `in`; returns how many bytes were used up. */
+size_t request_feed(struct conn *c, struct slice in);
+void request_reply(struct conn *c, const struct reply *r, bool close); /* in order */
+void request_cancel_all(struct conn *c, bool tell); /* tell: that the server stops */
+void request_fail(struct conn *c, enum belay_err err, int http_status, const char *what);
+
+/* action.c */
+void action_run(struct conn *c, const struct call *call, bool close);
+
+/* watch.c */
+void watch_open(struct conn *c, const struct call *call);
+void watch_close(struct conn *c);
+void watch_pump(struct conn *c); /* writes what is new, as far as the reader keeps up */
+void watch_heartbeat(struct conn *c, uint64_t now_ms);
+
+/* attach.c */
+void attach_add(struct conn *c, struct slice session, uint64_t ttl_ms);
+void attach_drop_all(struct conn *c);
+uint64_t attach_keep(struct server *s, uint64_t now_ms); /* ms until it wants to run again */
+
+/* guard.c */
+bool guard_is_loopback(const struct sockaddr *addr);
+/* NULL: this page may ask; else why not. */
+const char *guard_http(const struct server *s, const struct request *req);
+bool guard_parse_listen(const char *text, struct sockaddr_storage *ret, const char **ret_why);
+void guard_format(const struct sockaddr *addr, char *ret, size_t cap);
+#endif

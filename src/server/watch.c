@@ -1,0 +1,167 @@
+/* watch.c - news to a connection: RESP3 pushes or Server-Sent Events.
+ *
+ * A watcher is woken by the feed and reads from it at its own pace, never more than
+ * WATCH_OUT_BYTES ahead of its reader. One that falls so far behind that the feed has dropped
+ * what comes next is told so and closed: it must read the full state and begin again. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "command/answer.h"
+#include "proto/http.h"
+#include "proto/json.h"
+#include "proto/resp.h"
+#include "server/state.h"
+
+#include <stdlib.h>
+
+enum { WATCH_OUT_BYTES = 65536 };
+
+struct watch {
+    struct watcher watcher; /* first */
+    struct conn *conn;
+    uint64_t next; /* number of the event to look at */
+    uint64_t beat_ms;
+    struct slice ns, prefix; /* owned, behind the struct */
+};
+
+static void on_wake(struct watcher *w)
+{
+    conn_dirty(((struct watch *)(void *)w)->conn);
+}
+
+static void open_stream(struct conn *c)
+{
+    conn_use_out(c);
+    http_write_stream_head(&c->out);
+    conn_dirty(c);
+}
+
+static void open_pushes(struct conn *c)
+{
+    struct reply *ok = reply_new(&c->server->request_arena, REPLY_STATUS);
+    ok->text = SLICE("OK");
+    request_reply(c, ok, false);
+}
+
+static void refuse(struct conn *c, enum belay_err err, const char *what)
+{
+    request_reply(c, reply_error(&c->server->request_arena, err, "%s", what), c->closing_in);
+}
+
+void watch_open(struct conn *c, const struct call *call)
+{
+    struct server *s = c->server;
+    const struct event *ev;
+    uint64_t first = call->number ? call->number : feed_next(s->feed);
+    /* a number from the future: the server was started anew and knows nothing of it */
+    bool gone = first > feed_next(s->feed) ||
+                (first < feed_next(s->feed) && feed_get(s->feed, first, &ev) != BELAY_OK);
+    if (gone) {
+        refuse(c, BELAY_ERR_GONE,
+               "these events are dropped already: read the full state first");
+        return;
+    }
+    if (c->door == DOOR_HTTP && c->head) {
+        refuse(c, BELAY_ERR_SYNTAX, "a stream cannot follow a request that still waits");
+        return;
+    }
+    watch_close(c);
+    size_t ns_len = call->op.ns.len;
+    struct watch *w = mem_zalloc(sizeof *w + ns_len + call->text.len);
+    char *text = (char *)(w + 1);
+    memcpy(text, call->op.ns.data, ns_len);
+    if (call->text.len)
+        memcpy(text + ns_len, call->text.data, call->text.len);
+    w->ns = slice_of(text, ns_len);
+    w->prefix = slice_of(text + ns_len, call->text.len);
+    w->conn = c;
+    w->next = first;
+    w->beat_ms = uv_now(&s->loop);
+    w->watcher.wake = on_wake;
+    list_init(&w->watcher.node);
+    feed_watch(s->feed, &w->watcher);
+    c->watch = w;
+    if (c->door == DOOR_HTTP)
+        open_stream(c);
+    else
+        open_pushes(c);
+}
+
+void watch_close(struct conn *c)
+{
+    if (!c->watch)
+        return;
+    feed_unwatch(&c->watch->watcher);
+    free(c->watch);
+    c->watch = NULL;
+}
+
+static void put_news(struct conn *c, uint64_t seq, const struct event *ev)
+{
+    struct arena *a = &c->server->reply_arena;
+    arena_reset(a);
+    struct reply *news = answer_news(ev, seq, a);
+    if (c->door == DOOR_HTTP) {
+        struct buf data = {0};
+        json_write(&data, news);
+        http_write_event(&c->out, seq, slice_str(event_word(ev->kind)), buf_slice(&data));
+        buf_done(&data);
+        return;
+    }
+    struct reply *push = reply_new(a, REPLY_PUSH);
+    reply_text(a, push, NULL, SLICE("event"));
+    reply_int(a, push, NULL, (int64_t)seq);
+    reply_text(a, push, NULL, slice_str(event_word(ev->kind)));
+    reply_add(push, SLICE(""), news);
+    resp_write(&c->out, push, c->resp);
+}
+
+/* Too slow: the feed has moved on. */
+static void put_gone(struct conn *c, uint64_t seq)
+{
+    struct arena *a = &c->server->reply_arena;
+    c->server->metrics.closed_lagging++;
+    log_debug("watch.lagging", "connection=%llu event=%llu", (unsigned long long)c->id,
+              (unsigned long long)seq);
+    arena_reset(a);
+    if (c->door == DOOR_HTTP) {
+        http_write_event(&c->out, seq, SLICE("gone"), SLICE("{\"error\":{\"code\":\"GONE\"}}"));
+    } else {
+        struct reply *push = reply_new(a, REPLY_PUSH);
+        reply_text(a, push, NULL, SLICE("gone"));
+        reply_int(a, push, NULL, (int64_t)seq);
+        resp_write(&c->out, push, c->resp);
+    }
+    watch_close(c);
+    conn_finish(c);
+}
+
+void watch_pump(struct conn *c)
+{
+    struct watch *w = c->watch;
+    struct feed *feed = c->server->feed;
+    const struct event *ev;
+    while (w->next < feed_next(feed) && !c->writing && buf_len(&c->out) < WATCH_OUT_BYTES) {
+        if (feed_get(feed, w->next, &ev) != BELAY_OK) {
+            conn_use_out(c);
+            put_gone(c, w->next);
+            return;
+        }
+        if (slice_eq(ev->ns, w->ns) && slice_starts(ev->name, w->prefix)) {
+            conn_use_out(c);
+            put_news(c, w->next, ev);
+        }
+        w->next++;
+    }
+}
+
+void watch_heartbeat(struct conn *c, uint64_t now_ms)
+{
+    if (c->door != DOOR_HTTP || now_ms - c->watch->beat_ms < STREAM_HEARTBEAT_MS)
+        return;
+    c->watch->beat_ms = now_ms;
+    if (c->writing || buf_len(&c->out))
+        return; /* it has something to read */
+    conn_use_out(c);
+    buf_put_str(&c->out, ":\n\n");
+    conn_dirty(c);
+}
