@@ -23,7 +23,7 @@
     X(BELAY_ERR_IN_USE, "INUSE", 409, "it is in use")                                          \
     X(BELAY_ERR_STALE, "STALE", 409, "the fence or owner does not hold the lock")              \
     X(BELAY_ERR_NO_SCRIPT, "NOSCRIPT", 404, "no matching script, use EVAL")                    \
-    X(BELAY_ERR_NO_PROTO, "NOPROTO", 400, "unsupported protocol version")                        \
+    X(BELAY_ERR_NO_PROTO, "NOPROTO", 400, "unsupported protocol version")                      \
     X(BELAY_ERR_DENIED, "DENIED", 403, "not allowed")                                          \
     X(BELAY_ERR_NOT_LEADER, "NOTLEADER", 421, "ask the leader")                                \
     X(BELAY_ERR_UNAVAILABLE, "UNAVAILABLE", 503, "cannot serve now, try again")                \
