@@ -54,10 +54,25 @@ static void put_json_value(struct buf *out, const struct belay_reply *r)
     }
 }
 
+/* On the wire these are 0 and 1, over HTTP false and true; scripts shall not have to care which
+ * way an answer came. */
+static bool is_flag(const struct belay_reply *r)
+{
+    static const char *const keys[] = {"overdue", "attached"};
+    for (size_t i = 0; r->key && i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(r->key, keys[i]) == 0)
+            return r->kind == BELAY_INT;
+    return false;
+}
+
 /* The depth is bounded by the parser of replies. */
 void cli_put_json(struct buf *out, const struct belay_reply *r)
 {
     bool map = r->kind == BELAY_MAP;
+    if (is_flag(r)) {
+        buf_put_str(out, r->number ? "true" : "false");
+        return;
+    }
     if (!map && r->kind != BELAY_LIST) {
         put_json_value(out, r);
         return;
