@@ -343,6 +343,13 @@ static int key_cmp(const struct json_token *a, const struct json_token *b)
     return text_cmp(a->key, a->key_escaped, b->key, b->key_escaped);
 }
 
+static inline bool same_key(const struct json_token *a, const struct json_token *b)
+{
+    if (!a->key_escaped && !b->key_escaped)
+        return slice_eq(a->key, b->key); /* mostly told by the length */
+    return key_cmp(a, b) == 0;
+}
+
 static void sift(const struct json_token **list, size_t i, size_t n)
 {
     for (;;) {
@@ -394,7 +401,7 @@ static const struct json_token *find_twin(const struct json_token *object)
     for (size_t i = 0; i < n; i++, t += t->span) {
         list[i] = t;
         for (size_t j = 0; j < i; j++)
-            if (key_cmp(list[j], t) == 0)
+            if (same_key(list[j], t))
                 return t;
     }
     return NULL;

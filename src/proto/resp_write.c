@@ -1,26 +1,24 @@
 /* resp_write.c - replies and requests to bytes. On the hot path of the server: no printf. */
 #include "proto/resp.h"
 
-enum { HEAD_BYTES = 24 }; /* a type byte, a sign, 19 digits, CR, LF */
+enum { HEAD_BYTES = 24 }; /* a type byte, a sign, 20 digits, CR, LF */
 
 /* "$12\r\n" at p; returns the end. */
 static inline char *head(char *p, char type, uint64_t n)
 {
-    char digits[20];
-    size_t at = sizeof digits;
-    do {
-        digits[--at] = (char)('0' + n % 10);
-        n /= 10;
-    } while (n);
+    size_t digits = 1;
+    for (uint64_t rest = n; rest >= 10; rest /= 10)
+        digits++;
     *p++ = type;
-    memcpy(p, digits + at, sizeof digits - at);
-    p += sizeof digits - at;
+    for (size_t i = digits; i-- > 0; n /= 10)
+        p[i] = (char)('0' + n % 10);
+    p += digits;
     *p++ = '\r';
     *p++ = '\n';
     return p;
 }
 
-static void put_head(struct buf *out, char type, size_t n)
+static void put_head(struct buf *out, char type, uint64_t n)
 {
     if (buf_reserve(out, HEAD_BYTES))
         out->end = (size_t)(head(out->mem + out->end, type, n) - out->mem);
@@ -41,9 +39,12 @@ static void put_bulk(struct buf *out, struct slice s)
 
 static void put_int(struct buf *out, int64_t v)
 {
+    if (v >= 0) {
+        put_head(out, ':', (uint64_t)v);
+        return;
+    }
     buf_put_byte(out, ':');
-    buf_put_i64(out, v);
-    buf_put(out, "\r\n", 2);
+    put_head(out, '-', 0 - (uint64_t)v);
 }
 
 /* A line cannot hold control bytes: whoever chose the text must not end it early. */
