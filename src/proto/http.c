@@ -131,9 +131,11 @@ static enum http_step check_target(struct slice target, struct http_error *err)
         return bad(err, 414, "URI over the limit");
     if (target.len == 0 || *target.data != '/')
         return bad(err, 400, "the request target is not a path");
-    for (size_t i = 0; i < target.len; i++)
-        if (target.data[i] <= ' ' || target.data[i] == '#' || target.data[i] == 127)
+    for (size_t i = 0; i < target.len; i++) {
+        unsigned char c = (unsigned char)target.data[i];
+        if (c <= ' ' || c == '#' || c >= 127)
             return bad(err, 400, "a byte in the URI must be percent-encoded");
+    }
     return HTTP_DONE;
 }
 
@@ -462,7 +464,7 @@ enum http_step http_next(struct slice in, struct arena *a, struct request *ret_r
 {
     struct request req = {.is_http = true, .verb = {"", 0}, .path = {"", 0}, .body = {"", 0}};
     struct http_error err = {0};
-    struct head h = {.req = &req, .err = &err};
+    struct head h = {.req = &req, .err = &err, .name = {"", 0}, .value = {"", 0}};
     size_t end = 0, used = 0;
     enum http_step step = scan_head(in, &end, &err);
     if (step == HTTP_DONE)

@@ -659,7 +659,9 @@ static bool same_value(const struct json_token *a, const struct json_token *b,
 bool json_parse_in(struct slice text, struct arena *a, struct json_token **ret_root,
                    struct json_error *ret_err)
 {
-    size_t n = text.len / 2 + 2; /* a value and its comma take two bytes */
+    size_t n = text.len + 1; /* a value and its comma take two bytes, an open container one */
+    if (n > text.len / 2 + 2 + JSON_DEPTH_MAX)
+        n = text.len / 2 + 2 + JSON_DEPTH_MAX;
     n = n < JSON_TOKENS_MAX ? n : JSON_TOKENS_MAX;
     struct json_token *tokens = arena_alloc(a, n * sizeof *tokens);
     if (!tokens) {

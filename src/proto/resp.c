@@ -120,11 +120,11 @@ static char read_escape(struct cursor *c)
     return byte;
 }
 
-/* A quoted word, unescaped to `out`; `at` stands on its quote. */
-static enum resp_step read_quoted(struct cursor *c, char *out, struct slice *ret)
+/* A quoted word, unescaped to *space, which moves on; `at` stands on its quote. */
+static enum resp_step read_quoted(struct cursor *c, char **space, struct slice *ret)
 {
     char quote = *c->at++;
-    char *p = out;
+    char *p = *space;
     for (;;) {
         if (c->at == c->end)
             return bad(c, "unbalanced quotes");
@@ -142,13 +142,15 @@ static enum resp_step read_quoted(struct cursor *c, char *out, struct slice *ret
     c->at++;
     if (c->at < c->end && *c->at != ' ' && *c->at != '\t')
         return bad(c, "no space behind a closing quote");
-    *ret = slice_of(out, (size_t)(p - out));
+    *ret = slice_of(*space, (size_t)(p - *space));
+    *space = p;
     return RESP_DONE;
 }
 
 static enum resp_step read_words(struct cursor *c, struct arena *a, struct request *ret_req)
 {
     struct slice words[REQUEST_WORDS_MAX];
+    char *space = NULL; /* for all quoted words together: they only get shorter */
     size_t n = 0;
     for (;;) {
         while (c->at < c->end && (*c->at == ' ' || *c->at == '\t'))
@@ -158,10 +160,10 @@ static enum resp_step read_words(struct cursor *c, struct arena *a, struct reque
         if (n == REQUEST_WORDS_MAX)
             return bad(c, "too many words");
         if (*c->at == '"' || *c->at == '\'') {
-            char *space = arena_alloc(a, (size_t)(c->end - c->at));
+            space = space ? space : arena_alloc(a, (size_t)(c->end - c->at));
             if (!space)
                 return bad(c, "out of memory");
-            enum resp_step step = read_quoted(c, space, &words[n++]);
+            enum resp_step step = read_quoted(c, &space, &words[n++]);
             if (step != RESP_DONE)
                 return step;
             continue;

@@ -223,6 +223,7 @@ static const struct {
     {"two equal Hosts", S(GET HOST "\r\n"), 400},
     {"two Hosts in HTTP/1.0", S("GET / HTTP/1.0\r\n" HOST HOST "\r\n"), 400},
     {"empty Host", S("GET / HTTP/1.1\r\nHost:\r\n\r\n"), 400},
+    {"empty Host in HTTP/1.0", S("GET / HTTP/1.0\r\nHost:\r\n\r\n"), 400},
     {"Host with a space", S("GET / HTTP/1.1\r\nHost: a b\r\n\r\n"), 400},
     {"Host with a path", S("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"), 400},
     {"Host with a user", S("GET / HTTP/1.1\r\nHost: a@b\r\n\r\n"), 400},

@@ -155,6 +155,7 @@ static const struct {
     {S("\"\xff\""), "invalid UTF-8", 1},
     {S("\"\xe2\x82"), "invalid UTF-8", 1},
     {S("["), "a value is missing", 1},
+    {S("[[[[[[[["), "a value is missing", 8},
     {S("[1"), "no comma or ] behind a value", 2},
     {S("[1,"), "a value is missing", 3},
     {S("[1,]"), "a value is missing", 3},

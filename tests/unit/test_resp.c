@@ -115,6 +115,7 @@ static const struct row good[] = {
      "ECHO <\\00\\ff\\0a\\0d\\09\\08\\07\\5c\"q>", 0},
     {"an x that is no escape", S("ECHO \"\\xg0\"\r\n"), "ECHO <xg0>", 0},
     {"single quotes", S("ECHO 'a \"\\n\\'b'\r\n"), "ECHO <a \"\\5cn'b>", 0},
+    {"many quoted words", S("A \"b\" \"\\x63\" '' 'd e'\r\n"), "A <b> <c> <> <d e>", 0},
     {"quoted name", S("\"PING\"\r\n"), "PING", 0},
     {"empty quoted word", S("ECHO \"\" ''\r\n"), "ECHO <> <>", 0},
     {"high bytes inline", S("ECHO \xc3\xa9\r\n"), "ECHO <\\c3\\a9>", 0},
