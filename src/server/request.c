@@ -29,7 +29,7 @@ static struct pending *pending_new(struct conn *c, struct manner manner, bool cl
         s->free_pendings = p->next;
     else
         p = mem_alloc(sizeof *p);
-    *p = (struct pending){.conn = c, .manner = manner, .close = close};
+    *p = (struct pending){.conn = c, .manner = manner, .close = close, .bare = c->bare};
     return p;
 }
 
@@ -61,9 +61,12 @@ static void dequeue(struct conn *c)
     c->pending_n--;
 }
 
-static void write_reply(struct conn *c, struct buf *out, const struct reply *r, bool close)
+static void write_reply(struct conn *c, struct buf *out, const struct reply *r, bool close,
+                        bool bare)
 {
-    if (c->door == DOOR_HTTP)
+    if (c->door == DOOR_HTTP && bare)
+        http_write_head(out, r, !close);
+    else if (c->door == DOOR_HTTP)
         http_write(out, r, !close);
     else
         resp_write(out, r, c->resp);
@@ -83,7 +86,7 @@ static void emit_ready(struct conn *c)
 
 static void hold_back(struct conn *c, struct pending *p, const struct reply *r)
 {
-    write_reply(c, &p->held, r, p->close);
+    write_reply(c, &p->held, r, p->close, p->bare);
     c->held_bytes += buf_len(&p->held);
     p->state = PENDING_ANSWERED;
 }
@@ -96,7 +99,7 @@ void request_reply(struct conn *c, const struct reply *r, bool close)
         enqueue(c, p);
     } else {
         conn_use_out(c);
-        write_reply(c, &c->out, r, close);
+        write_reply(c, &c->out, r, close, c->bare);
     }
     conn_dirty(c);
 }
@@ -107,6 +110,7 @@ void request_fail(struct conn *c, enum belay_err err, int http_status, const cha
     arena_reset(&s->reply_arena);
     struct reply *r = reply_error(&s->reply_arena, err, "%s", what);
     r->status = http_status;
+    c->bare = false;
     request_reply(c, r, true);
     conn_finish(c);
 }
@@ -183,7 +187,7 @@ static void on_answer(struct ask *ask, const struct event *ev)
         return;
     }
     conn_use_out(c);
-    write_reply(c, &c->out, r, p->close);
+    write_reply(c, &c->out, r, p->close, p->bare);
     dequeue(c);
     if (stays)
         make_late(p);
@@ -302,9 +306,22 @@ static size_t take_resp(struct conn *c, struct slice in)
     return 0;
 }
 
+/* HEAD is GET without the body; but a stream is nothing without it. */
+static void take_head(struct conn *c, struct request *req)
+{
+    struct slice stream = SLICE("/events");
+    bool streams =
+        req->path.len >= stream.len &&
+        slice_eq(slice_of(req->path.data + req->path.len - stream.len, stream.len), stream);
+    c->bare = slice_eq(req->verb, SLICE("HEAD"));
+    if (c->bare && !streams)
+        req->verb = SLICE("GET");
+}
+
 static void run_http(struct conn *c)
 {
     struct server *s = c->server;
+    take_head(c, &s->request);
     bool close = !s->request.keep_alive || s->stopping;
     const char *why = guard_http(s, &s->request);
     c->continued = false;
@@ -330,6 +347,7 @@ static size_t take_http(struct conn *c, struct slice in)
         return used;
     case HTTP_BAD:
         count(s, COMMAND_COUNT_ALL, OUTCOME_ERROR);
+        c->bare = false;
         request_reply(c, http_error_reply(&s->request_arena, &bad), true);
         conn_finish(c);
         return in.len;

@@ -71,6 +71,7 @@ struct pending {
     struct manner manner;
     uint8_t state; /* enum pending_state */
     bool close;    /* HTTP: close the connection behind this reply */
+    bool bare;     /* HTTP: it answers HEAD, so its body stays here */
     bool parked;   /* was not answered in the turn it was asked */
 };
 
@@ -97,6 +98,7 @@ struct conn {
     uint8_t door; /* enum door */
     uint8_t resp; /* version */
     bool writing, reading, paused, continued;
+    bool bare;       /* the request that is being taken is HEAD */
     bool closing_in; /* no more requests are taken; close when all is written */
     bool doomed;     /* close at the end of the turn, whatever is unsent */
     bool lingering;  /* shut down for writing, waits for the client to go */
