@@ -78,7 +78,7 @@ static enum op_kind pick_kind(struct opgen *g, bool read)
             return k;
         at -= g->weights[k];
     }
-    BELAY_CHECK(!"weights add up");
+    check_failed(__FILE__, __LINE__, "weights add up");
     return first;
 }
 

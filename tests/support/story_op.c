@@ -48,7 +48,7 @@ static enum shape shape_of(enum op_kind kind)
     case OP_NAMESPACE_LIST:
         return SHAPE_LIST;
     }
-    BELAY_CHECK(!"a kind of op");
+    check_failed(__FILE__, __LINE__, "a kind of op");
     return SHAPE_NONE;
 }
 

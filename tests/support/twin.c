@@ -34,7 +34,7 @@ void twin_drop(void *array, size_t *n, const void *item)
             free(gone);
             return;
         }
-    BELAY_CHECK(!"is in the array");
+    check_failed(__FILE__, __LINE__, "is in the array");
 }
 
 struct slice twin_keep(struct twin *t, struct slice text)
