@@ -4,9 +4,8 @@
 #include "proto/http.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
-enum { COMMAND_NAME_BYTES_MAX = 32, FAIL_TEXT_BYTES_MAX = 512 };
+enum { COMMAND_NAME_BYTES_MAX = 32 };
 
 #define LIST(...)                                                                              \
     {                                                                                          \
@@ -89,12 +88,13 @@ void call_answer_status(struct call *c, const char *word)
 
 void call_fail(struct call *c, enum belay_err err, const char *format, ...)
 {
-    char text[FAIL_TEXT_BYTES_MAX];
+    struct buf text = {0};
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
+    buf_vprintf(&text, format, args);
     va_end(args);
-    call_answer(c, reply_error(c->arena, err, "%s", text));
+    call_answer(c, reply_error(c->arena, err, "%s", buf_cstr(&text)));
+    buf_done(&text);
 }
 
 void call_act(struct call *c, enum action action)

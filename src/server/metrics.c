@@ -61,10 +61,10 @@ static void put_news(const struct metrics *m, struct buf *out)
 static void put_handover(const struct metrics *m, struct buf *out)
 {
     uint64_t sum = 0;
-    double top = HANDOVER_FIRST_NS / 1e9;
     head(out, "belay_handover_seconds", "histogram",
          "From the release or the end of a lease to the write of the next holder's answer.");
-    for (int i = 0; i + 1 < METRICS_BUCKETS; i++, top *= 2) {
+    for (int i = 0; i + 1 < METRICS_BUCKETS; i++) {
+        double top = (double)((uint64_t)HANDOVER_FIRST_NS << i) / 1e9;
         sum += m->handover[i];
         buf_printf(out, "belay_handover_seconds_bucket{le=\"%.6f\"} %" PRIu64 "\n", top, sum);
     }

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-enum { LISTEN_BACKLOG = 1024, FD_RESERVE = 64, SECOND_MS = 1000 };
+enum { LISTEN_BACKLOG = 1024, FD_RESERVE = 64, FD_MIN = 128, SECOND_MS = 1000 };
 
 static uint64_t clock_ms(void *ctx)
 {
@@ -191,7 +191,7 @@ static size_t allowed_connections(size_t wanted)
     }
     if (fds.rlim_cur >= wanted + FD_RESERVE)
         return wanted;
-    size_t allowed = fds.rlim_cur > 2 * FD_RESERVE ? fds.rlim_cur - FD_RESERVE : FD_RESERVE;
+    size_t allowed = fds.rlim_cur > FD_MIN ? fds.rlim_cur - FD_RESERVE : FD_RESERVE;
     log_warn("server.fd_limit", "wanted=%zu allowed=%zu", wanted, allowed);
     return allowed;
 }
