@@ -28,10 +28,10 @@ void cmd_session_open(struct call *c)
     c->op.text = args_text(&c->args, P_DESCRIPTION);
 }
 
-void cmd_session_attach(
-    struct call *c) /* the server knows the connection's number: op.target */
+void cmd_session_attach(struct call *c)
 {
     c->op.kind = OP_SESSION_ATTACH;
+    c->op.target = c->context->target;
     c->op.session = args_text(&c->args, P_ID);
 }
 

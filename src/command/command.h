@@ -85,6 +85,7 @@ static_assert(COMMAND_COUNT_ALL < 256 && OP_KIND_COUNT < 256, "struct manner kee
 struct context {
     struct slice account, ns; /* the connection's */
     int resp;                 /* RESP version, 0: HTTP */
+    uint64_t target;          /* the connection's number, for SESSION ATTACH */
     struct scripts *scripts;  /* those that were loaded */
 };
 

@@ -382,6 +382,7 @@ void conn_open(struct server *s)
     c->server = s;
     c->tcp.data = c;
     c->id = ++s->next_conn;
+    c->target = engine_new_target(s->engine);
     c->resp = 2;
     list_init(&c->all);
     list_init(&c->dirty);

@@ -225,7 +225,7 @@ void request_cancel_all(struct conn *c, bool tell)
 /* --- requests --- */
 
 /* What must be known of the connection before the op goes off; false: refused. */
-static bool prepare(struct conn *c, struct call *call, struct pending *p)
+static bool prepare(struct conn *c, const struct call *call, struct pending *p)
 {
     struct server *s = c->server;
     const char *limit = NULL;
@@ -234,13 +234,8 @@ static bool prepare(struct conn *c, struct call *call, struct pending *p)
         if (c->late_n >= CONN_LATE_MAX)
             limit = "too many waits with NOBLOCK on this connection";
     }
-    if (call->op.kind == OP_SESSION_ATTACH) {
-        if (c->target == 0)
-            c->target = engine_new_target(s->engine);
-        call->op.target = c->target;
-        if (c->sessions_n >= CONN_SESSIONS_MAX)
-            limit = "too many sessions on this connection";
-    }
+    if (call->op.kind == OP_SESSION_ATTACH && c->sessions_n >= CONN_SESSIONS_MAX)
+        limit = "too many sessions on this connection";
     if (!limit)
         return true;
     request_reply(c, reply_error(&s->request_arena, BELAY_ERR_LIMIT, "%s", limit), p->close);
@@ -249,7 +244,7 @@ static bool prepare(struct conn *c, struct call *call, struct pending *p)
     return false;
 }
 
-static void submit(struct conn *c, struct call *call, bool close)
+static void submit(struct conn *c, const struct call *call, bool close)
 {
     struct pending *p = pending_new(c, call->manner, close);
     p->ask.answer = on_answer;
@@ -268,6 +263,7 @@ static void run(struct conn *c, bool close)
     struct context context = {.account = SLICE("default"),
                               .ns = c->ns ? slice_of(c->ns, c->ns_len) : SLICE("default"),
                               .resp = c->door == DOOR_HTTP ? 0 : c->resp,
+                              .target = c->target,
                               .scripts = s->scripts};
     command_read(&s->request, &context, &s->request_arena, call);
     switch (call->kind) {
