@@ -143,6 +143,8 @@ size_t wait_all_of(const struct machine *m, const struct space *s, struct who wh
 
 size_t wait_position(const struct wait *w)
 {
+    if (w->in_lock.next == &w->lock->more->waits)
+        return w->lock->more->n_waits; /* the usual one: who has just come stands last */
     size_t n = 1;
     list_each (it, &w->lock->more->waits) {
         if (it == &w->in_lock)
@@ -277,11 +279,15 @@ void line_serve(struct machine *m, struct lock *l, struct effects *fx)
     if (!l->more || l->more->n_waits == 0 || l->space->doomed || lock_is_closed(l, m->now_ms))
         return;
     bool only_shared = false;
+    size_t dead = 0;
     list_each_safe(it, &l->more->waits)
     {
         struct wait *w = list_item(it, struct wait, in_lock);
-        if (remove_dead(m, w, fx))
+        if (remove_dead(m, w, fx)) {
+            if (++dead == MACHINE_EXPIRE_BATCH)
+                break; /* the others are due too: their turn comes, and serves the line again */
             continue;
+        }
         enum service next = judge(m, w, only_shared);
         if (next == SERVE_STOP)
             break;

@@ -223,9 +223,10 @@ struct event *hold_granted(struct machine *m, const struct hold *h, struct effec
     return ev;
 }
 
-static bool is_involuntary(enum reason reason)
+/* By its ttl, by an operator, or because its session ended other than by SESSION CLOSE. */
+static bool is_involuntary(enum event_kind kind, enum reason reason)
 {
-    return reason == REASON_TTL || reason == REASON_SESSION || reason == REASON_BREAK;
+    return (kind == EVENT_EXPIRED || kind == EVENT_BROKEN) && reason != REASON_NAMESPACE;
 }
 
 /* The wait that wants to convert this hold, if there is one: it stands at the head. */
@@ -248,7 +249,7 @@ void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reas
     struct wait *upgrade = upgrade_of(h);
     if (upgrade)
         wait_end(m, upgrade, EVENT_REFUSED, REASON_LOST, fx);
-    if (h->delay_ms && is_involuntary(reason)) {
+    if (h->delay_ms && is_involuntary(kind, reason)) {
         struct more *more = lock_more(l);
         uint64_t opens = m->now_ms + h->delay_ms;
         if (!more->closed.pos) {

@@ -80,7 +80,7 @@ void session_end(struct machine *m, struct session *s, enum reason reason, uint6
         if (!list_empty(&s->waits))
             w = list_item(s->waits.next, struct wait, in_session);
         if (h && (!w || hold_fence(h) < w->end.seq))
-            hold_end(m, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, reason, fx);
+            hold_end(m, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, REASON_SESSION, fx);
         else
             wait_end(m, w, EVENT_LEFT, REASON_SESSION, fx);
     }

@@ -21,6 +21,7 @@
 /* Reads one op (text up to its end); slices are copied into `a`. Stops the process on a word it
  * does not know: a test that is not understood must not pass. */
 void story_read_op(const char *text, struct arena *a, struct op *ret_op);
+void story_put_text(struct buf *out, struct slice s); /* \xNN for what cannot be printed */
 void story_put_op(struct buf *out, const struct op *op);
 
 /* `op`: in whose step it happened; the name, the asker are told when they are not the op's. */

@@ -8,7 +8,7 @@ static void put_rows(struct buf *out, const struct event *ev);
 static void put_facts(struct buf *out, const struct event *ev)
 {
     if (ev->owner.len)
-        buf_put_str(out, " "), buf_put_slice(out, ev->owner);
+        buf_put_str(out, " "), story_put_text(out, ev->owner);
     if (ev->fence)
         buf_printf(out, " #%llu", N(ev->fence));
     if (ev->reason != REASON_NONE)
@@ -19,7 +19,8 @@ static void put_facts(struct buf *out, const struct event *ev)
         buf_printf(out, " ticket=%llu", N(ev->ticket));
     if (ev->position)
         buf_printf(out, " place=%llu", N(ev->position));
-    if (ev->count)
+    bool is_one_hold = ev->fence && ev->count == 1 && ev->reason != REASON_NONE;
+    if (ev->count && !is_one_hold)
         buf_printf(out, " n=%llu", N(ev->count));
     if (ev->expires_in_ms)
         buf_printf(out, " %llums", N(ev->expires_in_ms));
@@ -28,14 +29,14 @@ static void put_facts(struct buf *out, const struct event *ev)
     if (ev->waited_ms)
         buf_printf(out, " waited=%llu", N(ev->waited_ms));
     if (ev->session.len)
-        buf_put_str(out, " in="), buf_put_slice(out, ev->session);
+        buf_put_str(out, " in="), story_put_text(out, ev->session);
     if (ev->text.len && ev->kind != EVENT_FAILED)
-        buf_put_str(out, " \""), buf_put_slice(out, ev->text), buf_put_str(out, "\"");
+        buf_put_str(out, " \""), story_put_text(out, ev->text), buf_put_str(out, "\"");
     for (size_t i = 0; i < ev->n_cycle; i++) {
         buf_put_str(out, i ? " " : " (");
-        buf_put_slice(out, ev->cycle[i].owner);
+        story_put_text(out, ev->cycle[i].owner);
         buf_put_str(out, ":");
-        buf_put_slice(out, ev->cycle[i].name);
+        story_put_text(out, ev->cycle[i].name);
         buf_put_str(out, i + 1 == ev->n_cycle ? ")" : "");
     }
 }
@@ -47,7 +48,7 @@ void story_put_event(struct buf *out, const struct op *op, const struct event *e
     buf_put_str(out, event_word(ev->kind));
     put_facts(out, ev);
     if (ev->name.len && !slice_eq(ev->name, op->name))
-        buf_put_str(out, " on "), buf_put_slice(out, ev->name);
+        buf_put_str(out, " on "), story_put_text(out, ev->name);
     if (ev->kind == EVENT_ROWS)
         put_rows(out, ev);
     if (!only_news && ev->asker != op->asker)
@@ -57,19 +58,19 @@ void story_put_event(struct buf *out, const struct op *op, const struct event *e
 
 static void put_lock(struct buf *out, const struct lock_row *l)
 {
-    buf_put_str(out, " ["), buf_put_slice(out, l->name);
+    buf_put_str(out, " ["), story_put_text(out, l->name);
     buf_printf(out, " %s", lock_state_word(l->state));
     if (l->of)
         buf_printf(out, " of=%llu", N(l->of));
     if (l->closed_ms)
         buf_printf(out, " closed=%llu", N(l->closed_ms));
     if (l->body.len)
-        buf_put_str(out, " \""), buf_put_slice(out, l->body), buf_put_str(out, "\"");
+        buf_put_str(out, " \""), story_put_text(out, l->body), buf_put_str(out, "\"");
     for (size_t i = 0; i < l->n_holders; i++) {
         const struct holder_row *h = &l->holders[i];
-        buf_put_str(out, " "), buf_put_slice(out, h->owner);
+        buf_put_str(out, " "), story_put_text(out, h->owner);
         if (h->session.len)
-            buf_put_str(out, "/"), buf_put_slice(out, h->session);
+            buf_put_str(out, "/"), story_put_text(out, h->session);
         buf_printf(out, "#%llu:%s", N(h->fence), lock_mode_word(h->mode));
         if (h->permits > 1)
             buf_printf(out, "*%llu", N(h->permits));
@@ -82,9 +83,9 @@ static void put_lock(struct buf *out, const struct lock_row *l)
     }
     for (size_t i = 0; i < l->n_waiters; i++) {
         const struct waiter_row *w = &l->waiters[i];
-        buf_printf(out, " %llu.", N(w->position)), buf_put_slice(out, w->owner);
+        buf_printf(out, " %llu.", N(w->position)), story_put_text(out, w->owner);
         if (w->session.len)
-            buf_put_str(out, "/"), buf_put_slice(out, w->session);
+            buf_put_str(out, "/"), story_put_text(out, w->session);
         buf_printf(out, "@%llu:%s", N(w->ticket), lock_mode_word(w->mode));
         if (w->permits > 1)
             buf_printf(out, "*%llu", N(w->permits));
@@ -102,18 +103,20 @@ static void put_rows(struct buf *out, const struct event *ev)
         put_lock(out, &ev->locks[i]);
     for (size_t i = 0; ev->sessions && i < ev->n_rows; i++) {
         const struct session_row *s = &ev->sessions[i];
-        buf_put_str(out, " ["), buf_put_slice(out, s->id);
+        buf_put_str(out, " ["), story_put_text(out, s->id);
         if (s->description.len)
-            buf_put_str(out, " \""), buf_put_slice(out, s->description), buf_put_str(out, "\"");
+            buf_put_str(out, " \""), story_put_text(out, s->description),
+                buf_put_str(out, "\"");
         buf_printf(out, " ttl=%llu linger=%llu left=%llu holds=%llu waits=%llu%s]",
                    N(s->ttl_ms), N(s->linger_ms), N(s->expires_in_ms), N(s->holds), N(s->waits),
                    s->attached ? " attached" : "");
     }
     for (size_t i = 0; ev->namespaces && i < ev->n_rows; i++) {
         const struct namespace_row *r = &ev->namespaces[i];
-        buf_put_str(out, " ["), buf_put_slice(out, r->name);
+        buf_put_str(out, " ["), story_put_text(out, r->name);
         if (r->description.len)
-            buf_put_str(out, " \""), buf_put_slice(out, r->description), buf_put_str(out, "\"");
+            buf_put_str(out, " \""), story_put_text(out, r->description),
+                buf_put_str(out, "\"");
         buf_printf(out, " created=%llu updated=%llu locks=%llu held=%llu waiting=%llu]",
                    N(r->created_ms), N(r->updated_ms), N(r->locks), N(r->held), N(r->waiting));
     }
@@ -127,11 +130,11 @@ void story_put_event_fully(struct buf *out, const struct event *ev)
     put_facts(out, ev);
     buf_printf(out, " asker=%llu%s at=%llu mode=%s", N(ev->asker), ev->news ? " news" : "",
                N(ev->at_ms), lock_mode_word(ev->mode));
-    buf_put_str(out, " "), buf_put_slice(out, ev->account);
-    buf_put_str(out, "/"), buf_put_slice(out, ev->ns);
-    buf_put_str(out, "/"), buf_put_slice(out, ev->name);
+    buf_put_str(out, " "), story_put_text(out, ev->account);
+    buf_put_str(out, "/"), story_put_text(out, ev->ns);
+    buf_put_str(out, "/"), story_put_text(out, ev->name);
     if (ev->kind == EVENT_FAILED)
-        buf_put_str(out, ": "), buf_put_slice(out, ev->text);
+        buf_put_str(out, ": "), story_put_text(out, ev->text);
     put_rows(out, ev);
 }
 

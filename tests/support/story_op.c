@@ -230,6 +230,16 @@ static void put_options(struct buf *out, const struct op *op)
 #undef X
 }
 
+void story_put_text(struct buf *out, struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.data[i] > 31 && s.data[i] < 127)
+            buf_put_byte(out, s.data[i]);
+        else
+            buf_printf(out, "\\x%02x", (unsigned char)s.data[i]);
+    }
+}
+
 void story_put_op(struct buf *out, const struct op *op)
 {
     enum shape shape = shape_of(op->kind);
@@ -242,22 +252,22 @@ void story_put_op(struct buf *out, const struct op *op)
     else if (shape == SHAPE_NAMESPACE)
         first = op->ns;
     if (first.len)
-        buf_put_str(out, " "), buf_put_slice(out, first);
+        buf_put_str(out, " "), story_put_text(out, first);
     if (op->fence)
         buf_printf(out, " #%llu", (unsigned long long)op->fence);
     put_options(out, op);
     if (shape != SHAPE_NAMESPACE && !slice_eq(op->ns, SLICE("default")))
-        buf_put_str(out, " ns="), buf_put_slice(out, op->ns);
+        buf_put_str(out, " ns="), story_put_text(out, op->ns);
     if (op->session.len && shape != SHAPE_SESSION)
-        buf_put_str(out, " session="), buf_put_slice(out, op->session);
+        buf_put_str(out, " session="), story_put_text(out, op->session);
     if (op->owner.len)
-        buf_put_str(out, " owner="), buf_put_slice(out, op->owner);
+        buf_put_str(out, " owner="), story_put_text(out, op->owner);
     if (op->flags & OP_SET_BODY || op->body.len)
-        buf_put_str(out, " body="), buf_put_slice(out, op->body);
+        buf_put_str(out, " body="), story_put_text(out, op->body);
     if (op->flags & OP_SET_TEXT || op->text.len)
         buf_put_str(out, shape == SHAPE_LIST ? " after=" : " text="),
-            buf_put_slice(out, op->text);
+            story_put_text(out, op->text);
     for (size_t i = 0; i < op->more.n; i++)
         buf_put_str(out, shape == SHAPE_KEEPALIVE ? " " : " +"),
-            buf_put_slice(out, op->more.items[i]);
+            story_put_text(out, op->more.items[i]);
 }

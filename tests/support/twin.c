@@ -345,7 +345,7 @@ void twin_end_hold(struct twin *t, struct t_hold *h, enum event_kind kind, enum 
             twin_end_wait(t, t->waits[i], EVENT_REFUSED, REASON_LOST, fx);
             break;
         }
-    bool involuntary = why == REASON_TTL || why == REASON_SESSION || why == REASON_BREAK;
+    bool involuntary = kind != EVENT_RELEASED && why != REASON_NAMESPACE;
     struct t_lock *l = h->lock;
     if (h->delay && involuntary) {
         if (!l->closed_no)

@@ -32,7 +32,7 @@ void twin_end_session(struct twin *t, struct t_session *s, enum reason why, uint
         if (h && (!w || h->fence < w->ticket)) {
             for (size_t i = 0; i < t->n_waits; i++)
                 n += t->waits[i]->upgrade == h; /* goes with its hold */
-            twin_end_hold(t, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, why, fx);
+            twin_end_hold(t, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, REASON_SESSION, fx);
         } else if (w) {
             twin_end_wait(t, w, EVENT_LEFT, REASON_SESSION, fx);
         } else {
