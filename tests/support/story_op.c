@@ -77,7 +77,7 @@ static const struct {
     uint64_t flag;
 } flag_words[] = {{"noblock", OP_NOBLOCK}, {"force", OP_FORCE}, {"want", OP_WANT_LOCK},
                   {"anyone", OP_ANYONE},   {"fresh", OP_FRESH}, {"add", OP_ADD_TTL}};
-enum { FLAG_WORDS = sizeof(flag_words) / sizeof(flag_words[0]), NAMES_MAX = 4096 };
+enum { FLAG_WORDS = sizeof(flag_words) / sizeof(flag_words[0]) };
 
 static bool read_key(const char *word, const char *eq, struct arena *a, struct op *op)
 {
@@ -171,7 +171,6 @@ static void read_word(const char *word, size_t *place, struct arena *a, struct o
         return;
     struct slice text = arena_copy(a, slice_str(word));
     if (shape == SHAPE_KEEPALIVE || word[0] == '+') {
-        BELAY_CHECK(op->more.n < NAMES_MAX);
         size_t skip = word[0] == '+';
         more[op->more.n++] = slice_of(text.data + skip, text.len - skip);
         return;
@@ -185,7 +184,7 @@ static void read_word(const char *word, size_t *place, struct arena *a, struct o
 void story_read_op(const char *text, struct arena *a, struct op *ret_op)
 {
     struct slice copy = arena_copy(a, slice_of(text, strlen(text) + 1));
-    struct slice *more = arena_alloc(a, NAMES_MAX * sizeof(struct slice));
+    struct slice *more = arena_alloc(a, (strlen(text) / 2 + 1) * sizeof(struct slice));
     char *save = NULL;
     /* the copy is ours, so that it may be cut into words */
     char *rest = arena_alloc(a, copy.len);

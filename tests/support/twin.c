@@ -397,15 +397,17 @@ static bool may_go(const struct twin *t, const struct t_wait *w, bool only_share
 static void serve_line(struct twin *t, struct t_lock *l, struct effects *fx)
 {
     bool only_shared = false;
-    size_t place = 0;
+    size_t place = 0, dead = 0;
     struct t_wait *w;
     if (twin_closed(l, t->now) || l->space->doomed)
         return;
-    while ((w = twin_in_line(t, l, place)) != NULL) {
+    while (dead < MACHINE_EXPIRE_BATCH && (w = twin_in_line(t, l, place)) != NULL) {
         if (w->session && w->session->end <= t->now) {
             twin_end_wait(t, w, EVENT_LEFT, REASON_SESSION, fx);
+            dead++;
         } else if (w->end <= t->now) {
             twin_end_wait(t, w, EVENT_TIMEOUT, REASON_NONE, fx);
+            dead++;
         } else if (may_go(t, w, only_shared)) {
             grant_waiter(t, w, fx);
         } else if (w->policy != POLICY_HARD) {

@@ -1,0 +1,271 @@
+/* test_machine_limits.c - every count and size has a name, a bound and a clear refusal. */
+#include "play.h"
+#include "transcript.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+
+static void assert_limit(const struct event *ev, const char *name)
+{
+    char text[256];
+    assert_non_null(ev);
+    assert_int_equal(ev->kind, EVENT_FAILED);
+    assert_int_equal(ev->err, BELAY_ERR_LIMIT);
+    snprintf(text, sizeof text, "%.*s", (int)ev->text.len, ev->text.data);
+    assert_non_null(strstr(text, name)); /* it says which one */
+}
+
+/* At the bound one more is refused, who is in may ask again, and who leaves makes room. */
+static void a_lock_has_so_many_holders(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    for (int i = 0; i < LIMIT_HOLDERS; i++)
+        assert_int_equal(play(&p, "0 acquire db o%d shared ttl=100", i)->kind, EVENT_GRANTED);
+    assert_limit(play(&p, "1 acquire db more shared ttl=100"), "LIMIT_HOLDERS");
+    assert_limit(play(&p, "1 acquire db more shared ttl=100 wait=50"), "LIMIT_HOLDERS");
+    assert_int_equal(play(&p, "1 acquire db o7 shared ttl=100")->kind, EVENT_GRANTED);
+    assert_int_equal(play(&p, "1 release db o8")->count, 1);
+    assert_int_equal(play(&p, "1 acquire db more shared ttl=100")->kind, EVENT_GRANTED);
+    assert_limit(play(&p, "1 acquire db yet-more shared ttl=100"), "LIMIT_HOLDERS");
+    play_done(&p);
+}
+
+static void a_line_is_not_served_beyond_the_holders(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    play(&p, "0 acquire db first ttl=100");
+    for (int i = 0; i < LIMIT_HOLDERS + 5; i++)
+        play(&p, "0 acquire db o%d shared ttl=100 wait=500", i);
+    play(&p, "1 release db first");
+    assert_int_equal(play_count(&p, EVENT_GRANTED), LIMIT_HOLDERS);
+    play(&p, "2 release db o3");
+    assert_int_equal(play_count(&p, EVENT_GRANTED), 1);
+    play_done(&p);
+}
+
+static void a_lock_has_so_many_waiters(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    play(&p, "0 acquire db first ttl=100");
+    for (int i = 0; i < LIMIT_WAITERS; i++) {
+        const struct event *ev = play(&p, "0 acquire db o%d ttl=100 wait=500 noblock", i);
+        assert_int_equal(ev->kind, EVENT_QUEUED);
+        assert_int_equal(ev->position, i + 1);
+    }
+    assert_limit(play(&p, "1 acquire db more ttl=100 wait=500"), "LIMIT_WAITERS");
+    assert_int_equal(play(&p, "1 acquire db more ttl=100")->kind, EVENT_REFUSED);
+    const struct event *again = play(&p, "1 acquire db o7 ttl=100 wait=500 noblock");
+    assert_int_equal(again->kind, EVENT_QUEUED);
+    assert_int_equal(again->position, 8);
+    play(&p, "1 release db o8");
+    assert_int_equal(play(&p, "2 acquire db more ttl=100 wait=500 noblock")->kind,
+                     EVENT_QUEUED);
+    play_done(&p);
+}
+
+/* All waits end in one step's time: worked off in batches, each waiter told once. */
+static void a_hundred_thousand_waits_end_in_batches(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    play(&p, "0 acquire db first ttl=100000");
+    for (int i = 0; i < LIMIT_WAITERS; i++)
+        play(&p, "0 acquire db o%d ttl=100 wait=500", i);
+    size_t told = 0;
+    while (machine_due(p.m) <= 500) {
+        play(&p, "500 tick");
+        assert_true(p.fx.n <= 2 * MACHINE_EXPIRE_BATCH); /* ends, and the dead of a line */
+        told += play_count(&p, EVENT_TIMEOUT);
+    }
+    assert_int_equal(told, LIMIT_WAITERS);
+    play_done(&p);
+}
+
+static void a_session_has_so_many_holds_and_waits(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    play(&p, "0 session-open s1 ttl=1000");
+    play(&p, "0 acquire busy other ttl=1000");
+    for (int i = 0; i < LIMIT_SESSION_ITEMS - 1; i++)
+        assert_int_equal(play(&p, "0 acquire l%d ann session=s1", i)->kind, EVENT_GRANTED);
+    assert_limit(play(&p, "1 acquire x ann session=s1 +y"), "LIMIT_SESSION_ITEMS");
+    assert_int_equal(play(&p, "1 acquire busy ann session=s1 wait=5 noblock")->kind,
+                     EVENT_QUEUED);
+    assert_limit(play(&p, "1 acquire x ann session=s1"), "LIMIT_SESSION_ITEMS");
+    assert_limit(play(&p, "1 acquire busy bob session=s1 wait=5"), "LIMIT_SESSION_ITEMS");
+    assert_int_equal(play(&p, "1 acquire l5 ann session=s1")->kind, EVENT_GRANTED);
+    assert_int_equal(play(&p, "2 session-close s1")->count, LIMIT_SESSION_ITEMS);
+    assert_int_equal(play_count(&p, EVENT_RELEASED), LIMIT_SESSION_ITEMS - 1);
+    play_done(&p);
+}
+
+static void an_upgrade_counts_as_a_wait_of_its_session(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    play(&p, "0 session-open s1 ttl=1000");
+    play(&p, "0 acquire db other shared ttl=1000");
+    play(&p, "0 acquire db ann shared session=s1");
+    for (int i = 0; i < LIMIT_SESSION_ITEMS - 1; i++)
+        play(&p, "0 acquire l%d ann session=s1", i);
+    assert_limit(play(&p, "1 convert db ann exclusive session=s1 wait=50"),
+                 "LIMIT_SESSION_ITEMS");
+    play_done(&p);
+}
+
+static void an_account_has_so_many_namespaces(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    for (int i = 1; i < LIMIT_NAMESPACES; i++)
+        assert_int_equal(play(&p, "0 namespace-create n%d", i)->kind, EVENT_NAMESPACE_CREATED);
+    assert_limit(play(&p, "1 namespace-create more"), "LIMIT_NAMESPACES");
+    play(&p, "1 namespace-delete n17");
+    assert_int_equal(play(&p, "1 namespace-create more")->kind, EVENT_NAMESPACE_CREATED);
+    play_done(&p);
+}
+
+static struct op valid_acquire(void)
+{
+    return (struct op){.kind = OP_ACQUIRE,
+                       .name = SLICE("n"),
+                       .owner = SLICE("o"),
+                       .mode = MODE_EXCLUSIVE,
+                       .ttl_ms = 1};
+}
+
+/* Each size at its bound passes, one more does not. */
+static void sizes_have_bounds(void **state)
+{
+    (void)state;
+    static char bytes[LIMIT_BODY_BYTES + 1];
+    const struct {
+        size_t offset;
+        size_t max;
+    } rows[] = {
+        {offsetof(struct op, name), LIMIT_NAME_BYTES},
+        {offsetof(struct op, owner), LIMIT_OWNER_BYTES},
+        {offsetof(struct op, ns), LIMIT_NAMESPACE_BYTES},
+        {offsetof(struct op, account), LIMIT_ACCOUNT_BYTES},
+        {offsetof(struct op, session), LIMIT_SESSION_BYTES},
+        {offsetof(struct op, body), LIMIT_BODY_BYTES},
+        {offsetof(struct op, text), LIMIT_DESCRIPTION_BYTES},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *what = NULL;
+        struct op op = valid_acquire();
+        struct slice fits = slice_of(bytes, rows[i].max),
+                     over = slice_of(bytes, rows[i].max + 1);
+        memcpy((char *)&op + rows[i].offset, &fits, sizeof fits);
+        assert_int_equal(op_validate(&op, &what), BELAY_OK);
+        memcpy((char *)&op + rows[i].offset, &over, sizeof over);
+        assert_int_equal(op_validate(&op, &what), BELAY_ERR_RANGE);
+        assert_non_null(what);
+    }
+}
+
+static void numbers_have_bounds(void **state)
+{
+    (void)state;
+    const struct {
+        size_t offset;
+        uint64_t max;
+    } rows[] = {
+        {offsetof(struct op, ttl_ms), LIMIT_TTL_MS},
+        {offsetof(struct op, wait_ms), LIMIT_WAIT_MS},
+        {offsetof(struct op, grace_ms), LIMIT_GRACE_MS},
+        {offsetof(struct op, delay_ms), LIMIT_DELAY_MS},
+        {offsetof(struct op, linger_ms), LIMIT_LINGER_MS},
+        {offsetof(struct op, limit), LIMIT_LIST},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *what = NULL;
+        struct op op = valid_acquire();
+        uint64_t over = rows[i].max + 1, huge = UINT64_MAX;
+        memcpy((char *)&op + rows[i].offset, &rows[i].max, sizeof over);
+        assert_int_equal(op_validate(&op, &what), BELAY_OK);
+        memcpy((char *)&op + rows[i].offset, &over, sizeof over);
+        assert_int_equal(op_validate(&op, &what), BELAY_ERR_RANGE);
+        memcpy((char *)&op + rows[i].offset, &huge, sizeof huge);
+        assert_int_equal(op_validate(&op, &what), BELAY_ERR_RANGE);
+    }
+}
+
+static void lists_have_bounds(void **state)
+{
+    (void)state;
+    static struct slice ids[LIMIT_BATCH_SESSIONS + 1];
+    static char texts[LIMIT_BATCH_SESSIONS + 1][8];
+    const char *what = NULL;
+    for (size_t i = 0; i <= LIMIT_BATCH_SESSIONS; i++) {
+        snprintf(texts[i], sizeof texts[i], "s%zu", i);
+        ids[i] = slice_str(texts[i]);
+    }
+    struct op keep = {.kind = OP_SESSION_KEEPALIVE, .more = {ids, LIMIT_BATCH_SESSIONS}};
+    assert_int_equal(op_validate(&keep, &what), BELAY_OK);
+    keep.more.n++;
+    assert_int_equal(op_validate(&keep, &what), BELAY_ERR_RANGE);
+    struct op op = valid_acquire();
+    op.more = (struct names){ids, LIMIT_NAMES_PER_OP};
+    enum belay_err at_bound = op_validate(&op, &what);
+    op.more.n--;
+    assert_int_equal(op_validate(&op, &what), BELAY_OK);
+    op.more.n += 2;
+    assert_int_equal(op_validate(&op, &what), BELAY_ERR_RANGE);
+    assert_true(at_bound == BELAY_OK || at_bound == BELAY_ERR_RANGE);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        "0 acquire db                       -> invalid: owner is empty",
+        "0 acquire db ann quiet=5           -> invalid: quiet needs policy timed",
+        "0 acquire db ann shared soft       -> invalid: a policy needs mode exclusive",
+        "0 acquire db ann timed=10 wait=9   -> invalid: policy timed needs quiet, and a wait that is not shorter",
+        "0 acquire db ann timed=0 wait=9    -> invalid: policy timed needs quiet, and a wait that is not shorter",
+        "0 release db                       -> invalid: a fence or an owner is needed",
+        "0 renew db                         -> invalid: a fence or an owner is needed",
+        "0 body db                          -> invalid: a fence or an owner is needed",
+        "0 check db                         -> invalid: a fence or an owner is needed",
+        "0 convert db shared                -> invalid: a fence or an owner is needed",
+        "0 cancel db                        -> invalid: target or name is missing",
+        "0 release db #1 +x                 -> invalid: several names need an owner, not a fence",
+        "1 list                             -> rows",
+        NULL,
+    });
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lock_has_so_many_holders),
+        cmocka_unit_test(a_line_is_not_served_beyond_the_holders),
+        cmocka_unit_test(a_lock_has_so_many_waiters),
+        cmocka_unit_test(a_hundred_thousand_waits_end_in_batches),
+        cmocka_unit_test(a_session_has_so_many_holds_and_waits),
+        cmocka_unit_test(an_upgrade_counts_as_a_wait_of_its_session),
+        cmocka_unit_test(an_account_has_so_many_namespaces),
+        cmocka_unit_test(sizes_have_bounds),
+        cmocka_unit_test(numbers_have_bounds),
+        cmocka_unit_test(lists_have_bounds),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
