@@ -190,6 +190,14 @@ static void order_op(struct engine *e, struct op *op)
         e->order->ops->submit(e->order, 0, op);
 }
 
+#ifdef BELAY_SLOW_CHECKS
+static bool is_valid(const struct op *op)
+{
+    const char *what;
+    return op_validate(op, &what) == BELAY_OK;
+}
+#endif
+
 /* The client may go before its turn comes: keep what finds its place in the line again. */
 static void prepare_cancel(struct engine *e, const struct ask *ask, const struct op *op)
 {
@@ -209,15 +217,8 @@ static void prepare_cancel(struct engine *e, const struct ask *ask, const struct
 void engine_submit(struct engine *e, const struct op *op, struct ask *ask)
 {
     BELAY_CHECK(!e->delivering);
+    BELAY_DCHECK(is_valid(op));
     struct op ordered = *op;
-    const char *what;
-    enum belay_err err = op_validate(op, &what);
-    if (err != BELAY_OK) {
-        struct event failed = {.kind = EVENT_FAILED, .err = err, .text = slice_str(what)};
-        if (ask)
-            ask->answer(ask, &failed);
-        return;
-    }
     ordered.asker = ask ? ask_add(e, ask, op) : 0;
     order_op(e, &ordered);
     if (ask && ask->id)

@@ -50,9 +50,8 @@ struct engine_config {
 struct engine *engine_open(const struct engine_config *config); /* never NULL */
 void engine_close(struct engine *e);                            /* NULL is allowed */
 
-/* Orders `op` (borrowed; copied if it must wait) and answers `ask` (may be NULL). An op that
- * does not pass op_validate() is answered with FAILED and never ordered. Reads are
- * linearizable. */
+/* Orders `op` (borrowed; copied if it must wait), which has passed op_validate(), and answers
+ * `ask` (may be NULL). Reads are linearizable. */
 void engine_submit(struct engine *e, const struct op *op, struct ask *ask);
 
 /* The asker is gone: no answer will come. If it stands in a line it leaves it, and what was

@@ -1,7 +1,9 @@
 /* event.h - what an op brought about. Two readers: the asker (its answer) and the feed (news).
  *
  * An event with an asker answers it; one marked `news` goes to the feed; a grant is both.
- * Slices are the effects' own copies and live until effects_reset(). */
+ * Slices
+ * are the effects' own copies, or belong to the op or to the namespace: all live until the next
+ * step or effects_reset(), whichever comes first. */
 #ifndef BELAY_MACHINE_EVENT_H
 #define BELAY_MACHINE_EVENT_H
 

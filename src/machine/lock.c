@@ -121,8 +121,8 @@ struct event *lock_news(const struct machine *m, const struct lock *l, enum even
     struct event *ev = effects_add(fx, kind);
     ev->news = true;
     ev->at_ms = m->now_ms;
-    ev->account = arena_copy(&fx->arena, slice_of(account->name, account->name_len));
-    ev->ns = arena_copy(&fx->arena, slice_of(l->space->name, l->space->name_len));
+    ev->account = slice_of(account->name, account->name_len);
+    ev->ns = slice_of(l->space->name, l->space->name_len); /* outlives the step */
     ev->name = arena_copy(&fx->arena, lock_name(l));
     return ev;
 }

@@ -199,8 +199,9 @@ uint64_t machine_now(const struct machine *m)
 
 uint64_t machine_due(const struct machine *m)
 {
-    if (!list_empty(&m->doomed))
-        return m->now_ms;
+    list_each (it, &m->doomed)
+        if (list_item(it, const struct space, in_doomed)->locks.count)
+            return m->now_ms;
     const struct heap_node *top = heap_top(&m->ends);
     return top ? top->at : NEVER;
 }

@@ -199,15 +199,19 @@ static uint64_t reap_locks(struct machine *m, struct space *s, uint64_t budget,
 
 uint64_t namespace_reap(struct machine *m, uint64_t budget, struct effects *fx)
 {
+    list_each (it, &m->doomed)
+        budget = reap_locks(m, list_item(it, struct space, in_doomed), budget, fx);
+    return budget;
+}
+
+void namespace_bury(struct machine *m)
+{
     list_each_safe(it, &m->doomed)
     {
         struct space *s = list_item(it, struct space, in_doomed);
-        budget = reap_locks(m, s, budget, fx);
-        if (budget == 0)
-            break;
-        list_remove(it);
-        space_free(s);
-        budget--;
+        if (s->locks.count == 0) {
+            list_remove(it);
+            space_free(s);
+        }
     }
-    return budget;
 }

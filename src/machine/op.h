@@ -148,8 +148,8 @@ void op_encode(const struct op *op, struct buf *out);
  * or bytes left over. */
 BELAY_MUST_CHECK enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op);
 
-/* Is every size, number and combination within its bounds? The machine takes nothing else: the
- * command asks before it submits, the engine before it applies. BELAY_ERR_RANGE or
+/* Is every size, number and combination within its bounds? The machine takes nothing else:
+ * whoever makes an op or takes one from foreign bytes asks first. BELAY_ERR_RANGE or
  * BELAY_ERR_SYNTAX with *ret_what a static text for the client. */
 BELAY_MUST_CHECK enum belay_err op_validate(const struct op *op, const char **ret_what);
 #endif

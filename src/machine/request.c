@@ -32,9 +32,9 @@ static struct event *answer(const struct machine *m, const struct op *op, enum e
     struct event *ev = effects_add(fx, kind);
     ev->asker = op->asker;
     ev->at_ms = m->now_ms;
-    ev->account = arena_copy(&fx->arena, op->account);
-    ev->ns = arena_copy(&fx->arena, op->ns);
-    ev->name = arena_copy(&fx->arena, op->name);
+    ev->account = op->account;
+    ev->ns = op->ns;
+    ev->name = op->name;
     return ev;
 }
 
@@ -199,7 +199,7 @@ static void refused(const struct machine *m, const struct op *op, enum reason re
 {
     struct event *ev = answer(m, op, EVENT_REFUSED, fx);
     ev->reason = reason;
-    ev->owner = arena_copy(&fx->arena, op->owner);
+    ev->owner = op->owner;
     ev->mode = (enum lock_mode)op->mode;
 }
 

@@ -218,6 +218,7 @@ void space_free(struct space *s);
 void namespace_create(struct machine *m, const struct op *op, struct effects *fx);
 void namespace_update(struct machine *m, const struct op *op, struct effects *fx);
 void namespace_delete(struct machine *m, const struct op *op, struct effects *fx);
+void namespace_bury(struct machine *m); /* frees doomed namespaces that are empty by now */
 uint64_t namespace_reap(struct machine *m, uint64_t budget,
                         struct effects *fx); /* units left */
 
