@@ -99,7 +99,8 @@ static struct reply *status(void)
 
 static struct reply *reals(void)
 {
-    static const double values[] = {0.1, 1, -2.5e300, 5e-324, INFINITY, -INFINITY, NAN};
+    static const double values[] = {
+        0.1, 1, -2.5e300, 5e-324, (double)INFINITY, (double)-INFINITY, (double)NAN};
     struct reply *r = reply_list(&arena, NULL, NULL);
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         reply_add(r, SLICE(""), reply_new(&arena, REPLY_DOUBLE))->real = values[i];
