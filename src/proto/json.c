@@ -10,7 +10,7 @@ struct parser {
     struct json_token *tokens;
     size_t n, max;
     size_t depth;
-    uint32_t open[JSON_DEPTH_MAX]; /* the containers around `at`, by token */
+    uint32_t *open; /* the containers around `at`, by token; JSON_DEPTH_MAX of them */
     const char *what;
 };
 
@@ -447,12 +447,16 @@ static bool read_document(struct parser *p)
 bool json_parse(struct slice text, struct json_token *tokens, size_t max, size_t *ret_n,
                 struct json_error *ret_err)
 {
-    struct parser p;
-    p.start = p.at = text.len ? text.data : "";
-    p.end = p.start + text.len;
-    p.tokens = tokens;
-    p.max = max < JSON_TOKENS_MAX ? max : JSON_TOKENS_MAX;
-    p.n = p.depth = 0;
+    uint32_t open[JSON_DEPTH_MAX];
+    const char *start = text.len ? text.data : "";
+    struct parser p = {
+        .start = start,
+        .at = start,
+        .end = start + text.len,
+        .tokens = tokens,
+        .max = max < JSON_TOKENS_MAX ? max : JSON_TOKENS_MAX,
+        .open = open,
+    };
     if (!read_document(&p)) {
         *ret_err = (struct json_error){(size_t)(p.at - p.start), p.what};
         return false;
