@@ -81,8 +81,7 @@ static void acquire_words(const struct belay *b, const struct belay_acquire *wan
         words_u64(c, 0);
     }
     words_option(c, "TTL", want->ttl_ms);
-    words_option(c, "WAIT",
-                 want->wait_ms == BELAY_FOREVER ? CLIENT_WAIT_MAX_MS : want->wait_ms);
+    wait_words(c, want->wait_ms);
     words_option(c, "GRACE", want->grace_ms);
     words_option(c, "DELAY", want->delay_ms);
     if (want->policy != BELAY_HARD) {

@@ -1,0 +1,559 @@
+/* libbelay against a server that says what the test wants, dies when the test wants, and is
+ * silent when the test wants. The real server is in tests/e2e/test_cli. */
+#include "belay.h"
+#include "client/client.h"
+#include "fake_server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static struct fake_server server;
+
+static int start(void **state)
+{
+    (void)state;
+    fake_start(&server);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    fake_stop(&server);
+    return 0;
+}
+
+static struct belay *open_handle(const char *addrs, int64_t timeout_ms)
+{
+    struct belay *b = NULL;
+    struct belay_options o = {.addrs = addrs, .timeout_ms = timeout_ms, .connect_ms = 2000};
+    assert_int_equal(belay_open(&o, &b), BELAY_E_OK);
+    return b;
+}
+
+#define RULES(...) ((const struct fake_rule[]){__VA_ARGS__, {0}})
+#define SAYS(words, text)                                                                      \
+    {                                                                                          \
+        .verb = (words), .reply = (text)                                                       \
+    }
+#define CUTS(words, text)                                                                      \
+    {                                                                                          \
+        .verb = (words), .reply = (text), .cut = true                                          \
+    }
+
+/* ---- addresses ------------------------------------------------------------------------- */
+
+static void addresses_are_read_or_refused(void **state)
+{
+    static const struct {
+        const char *list;
+        int want;
+        const char *first; /* or what the reason contains */
+    } rows[] = {
+        {"127.0.0.1:7117", BELAY_E_OK, "127.0.0.1:7117"},
+        {"localhost", BELAY_E_OK, "localhost:7117"},
+        {"[::1]:80", BELAY_E_OK, "[::1]:80"},
+        {"[::1]", BELAY_E_OK, "[::1]:7117"},
+        {"a:1,b:2,c", BELAY_E_OK, "a:1"},
+        {"", BELAY_E_USAGE, "empty"},
+        {"a,,b", BELAY_E_USAGE, "empty"},
+        {"a:0", BELAY_E_USAGE, "port"},
+        {"a:65536", BELAY_E_USAGE, "port"},
+        {"a:12x", BELAY_E_USAGE, "port"},
+        {"a:", BELAY_E_USAGE, "port"},
+        {":7117", BELAY_E_USAGE, "host"},
+        {"::1", BELAY_E_USAGE, "brackets"},
+        {"[::1", BELAY_E_USAGE, "without its"},
+        {"[::1]x", BELAY_E_USAGE, "only a ':'"},
+        {"http://a", BELAY_E_USAGE, "port"},
+        {"a b", BELAY_E_USAGE, "character"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct addr addrs[BELAY_ADDRS_MAX];
+        char why[256] = "";
+        size_t n = 0;
+        int got = addrs_parse(rows[i].list, addrs, BELAY_ADDRS_MAX, &n, why, sizeof why);
+        assert_int_equal(got, rows[i].want);
+        if (got == BELAY_E_OK)
+            assert_string_equal(addrs[0].text, rows[i].first);
+        else
+            assert_non_null(strstr(why, rows[i].first));
+    }
+}
+
+static void too_many_addresses_are_refused(void **state)
+{
+    struct belay *b = NULL;
+    struct belay_options o = {.addrs = "a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a"};
+    (void)state;
+    assert_int_equal(belay_open(&o, &b), BELAY_E_USAGE);
+    assert_null(b);
+}
+
+/* ---- answers --------------------------------------------------------------------------- */
+
+static void every_answer_of_an_acquire_is_understood(void **state)
+{
+    static const struct {
+        const char *reply;
+        int err;
+        enum belay_status status;
+    } rows[] = {
+        {"*4\r\n$7\r\ngranted\r\n:13\r\n:30000\r\n$2\r\nhi\r\n", BELAY_E_OK, BELAY_GRANTED},
+        {"*4\r\n$7\r\ngranted\r\n:13\r\n:-1\r\n$0\r\n\r\n", BELAY_E_OK, BELAY_GRANTED},
+        {"*2\r\n$7\r\nrefused\r\n$4\r\nheld\r\n", BELAY_E_OK, BELAY_REFUSED},
+        {"*1\r\n$7\r\ntimeout\r\n", BELAY_E_OK, BELAY_TIMED_OUT},
+        {"*1\r\n$8\r\ndeadlock\r\n", BELAY_E_OK, BELAY_DEADLOCK},
+        {"-LIMIT too many\r\n", BELAY_E_LIMIT, BELAY_GRANTED},
+        {"*1\r\n$7\r\ngranted\r\n", BELAY_E_PROTOCOL, BELAY_GRANTED},
+        {"*1\r\n$3\r\nwhy\r\n", BELAY_E_PROTOCOL, BELAY_GRANTED},
+        {":1\r\n", BELAY_E_PROTOCOL, BELAY_GRANTED},
+        {"$-1\r\n", BELAY_E_PROTOCOL, BELAY_GRANTED},
+    };
+    struct belay *b = open_handle(server.addr, 2000);
+    struct belay_acquire want = {.name = "n", .owner = "o"};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct belay_grant g;
+        fake_set(&server, RULES(SAYS("ACQUIRE n o", rows[i].reply)));
+        assert_int_equal(belay_acquire(b, &want, &g), rows[i].err);
+        if (rows[i].err == BELAY_E_OK)
+            assert_int_equal(g.status, rows[i].status);
+        if (rows[i].err == BELAY_E_OK && g.status == BELAY_GRANTED)
+            assert_int_equal(g.fence, 13);
+    }
+    belay_close(b);
+}
+
+static void an_error_answer_has_a_code_a_word_and_a_text(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    (void)state;
+    fake_set(&server, RULES(SAYS("RENEW", "-STALE not yours\r\n")));
+    assert_int_equal(belay_renew(b, "n", 3, NULL, 0, NULL), BELAY_E_STALE);
+    assert_string_equal(belay_error_word(b), "STALE");
+    assert_string_equal(belay_error(b), "not yours");
+    assert_int_equal(belay_error_code(b), BELAY_E_STALE);
+    fake_set(&server, RULES(SAYS("RENEW", "-WHATEVER is this\r\n")));
+    assert_int_equal(belay_renew(b, "n", 3, NULL, 0, NULL), BELAY_E_SERVER);
+    belay_close(b);
+}
+
+static void wrong_arguments_are_told_before_anything_is_sent(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    struct belay_grant g;
+    bool yes;
+    (void)state;
+    fake_set(&server, RULES(SAYS("X", "+OK\r\n")));
+    assert_int_equal(belay_acquire(b, &(struct belay_acquire){.owner = "o"}, &g),
+                     BELAY_E_USAGE);
+    assert_int_equal(belay_acquire(b, &(struct belay_acquire){.name = "n"}, &g), BELAY_E_USAGE);
+    assert_int_equal(
+        belay_acquire(b, &(struct belay_acquire){.name = "n", .owner = "o", .ttl_ms = -2}, &g),
+        BELAY_E_USAGE);
+    assert_int_equal(
+        belay_acquire(b, &(struct belay_acquire){.name = "n", .owner = "o", .ttl_ms = -1}, &g),
+        BELAY_E_USAGE);
+    assert_int_equal(belay_release(b, "n", 0, NULL, NULL), BELAY_E_USAGE);
+    assert_int_equal(belay_release(b, "", 1, NULL, NULL), BELAY_E_USAGE);
+    assert_int_equal(belay_check(b, NULL, 1, NULL, &yes), BELAY_E_USAGE);
+    assert_int_equal(belay_callv(b, NULL, 0, 0, NULL), BELAY_E_USAGE);
+    assert_int_equal(fake_count(&server, ""), 0);
+    belay_close(b);
+}
+
+/* ---- a server that fails --------------------------------------------------------------- */
+
+/* Cut after every number of bytes of a reply: never a crash, always "closed", and the next call
+ * finds the server again. */
+static void a_server_that_dies_mid_reply_is_an_error(void **state)
+{
+    static const char whole[] = "*4\r\n$7\r\ngranted\r\n:13\r\n:30000\r\n$2\r\nhi\r\n";
+    struct belay *b = open_handle(server.addr, 2000);
+    struct belay_acquire want = {.name = "n", .owner = "o"};
+    struct belay_grant g;
+    (void)state;
+    for (size_t n = 0; n < sizeof whole - 1; n++) {
+        char part[sizeof whole] = "";
+        memcpy(part, whole, n);
+        fake_set(&server, RULES(CUTS("ACQUIRE", part)));
+        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_CLOSED);
+        assert_non_null(strstr(belay_error(b), server.addr));
+    }
+    fake_set(&server, RULES(SAYS("ACQUIRE", whole)));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    belay_close(b);
+}
+
+static void a_server_that_speaks_another_language_is_an_error(void **state)
+{
+    static const char *const rows[] = {
+        "HTTP/1.1 400 Bad Request\r\n\r\n", "*-7\r\n", "$x\r\n",
+        "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"};
+    struct belay *b = open_handle(server.addr, 2000);
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        fake_set(&server, RULES(SAYS("PING", rows[i])));
+        assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_PROTOCOL);
+    }
+    fake_set(&server, RULES(SAYS("PING", "+PONG\r\n")));
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
+    belay_close(b);
+}
+
+static void nobody_there_is_told_with_the_address(void **state)
+{
+    struct fake_server gone;
+    (void)state;
+    fake_start(&gone);
+    fake_stop(&gone); /* its port is free again */
+    struct belay *b = open_handle(gone.addr, 2000);
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_CONNECT);
+    assert_non_null(strstr(belay_error(b), gone.addr));
+    belay_close(b);
+}
+
+static void the_next_address_of_the_list_is_taken(void **state)
+{
+    struct fake_server gone;
+    char list[80];
+    (void)state;
+    fake_start(&gone);
+    fake_stop(&gone);
+    snprintf(list, sizeof list, "%s,%s", gone.addr, server.addr);
+    fake_set(&server, RULES(SAYS("PING", "+PONG\r\n")));
+    struct belay *b = open_handle(list, 2000);
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
+    assert_string_equal(belay_addr(b), server.addr);
+    belay_close(b);
+}
+
+static void a_namespace_that_is_missing_fails_every_call(void **state)
+{
+    struct belay *b = NULL;
+    struct belay_options o = {.addrs = server.addr, .ns = "void"};
+    (void)state;
+    fake_set(&server, RULES(SAYS("USE void", "-NONAMESPACE no such namespace\r\n")));
+    assert_int_equal(belay_open(&o, &b), BELAY_E_OK);
+    assert_int_equal(belay_release(b, "n", 1, NULL, NULL), BELAY_E_NO_NAMESPACE);
+    assert_int_equal(fake_count(&server, "RELEASE"), 0); /* never in the wrong room */
+    belay_close(b);
+}
+
+static void a_late_answer_is_not_taken_for_the_next_one(void **state)
+{
+    struct belay *b = open_handle(server.addr, 100);
+    const struct belay_reply *r = NULL;
+    (void)state;
+    fake_set(&server, RULES(SAYS("SLOW", ""), SAYS("FAST", ":1\r\n:2\r\n")));
+    assert_int_equal(belay_call(b, &r, "SLOW", NULL), BELAY_E_DEADLINE);
+    /* :1 is the late answer of SLOW, :2 that of FAST */
+    assert_int_equal(belay_call(b, &r, "FAST", NULL), BELAY_E_OK);
+    assert_int_equal(r->number, 2);
+    belay_close(b);
+}
+
+static void an_acquire_that_was_given_up_is_released_when_it_comes(void **state)
+{
+    struct belay *b = open_handle(server.addr, 100);
+    struct belay_grant g;
+    (void)state;
+    fake_set(&server,
+             RULES(SAYS("ACQUIRE", ""),
+                   SAYS("PING", "*4\r\n$7\r\ngranted\r\n:9\r\n:1\r\n$0\r\n\r\n+PONG\r\n"),
+                   SAYS("RELEASE n 9", ":1\r\n")));
+    assert_int_equal(belay_acquire(b, &(struct belay_acquire){.name = "n", .owner = "o"}, &g),
+                     BELAY_E_DEADLINE);
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
+    assert_int_equal(belay_call(b, NULL, "PING2", NULL), BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "RELEASE n 9"), 1);
+    belay_close(b);
+}
+
+/* ---- waiting and keeping --------------------------------------------------------------- */
+
+static void a_place_in_line_is_answered_by_a_push(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    struct belay_acquire want = {.name = "n", .owner = "o", .wait_ms = 1000};
+    struct belay_grant g;
+    (void)state;
+    fake_set(
+        &server,
+        RULES(SAYS("ACQUIRE n o WAIT 1000 NOBLOCK",
+                   "*3\r\n$6\r\nqueued\r\n:7\r\n:1\r\n"
+                   ">6\r\n$7\r\ngranted\r\n$5\r\nother\r\n:5\r\n:4\r\n:9\r\n$0\r\n\r\n"
+                   ">6\r\n$7\r\ngranted\r\n$1\r\nn\r\n:8\r\n:7\r\n:30000\r\n$2\r\nhi\r\n")));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    assert_int_equal(g.status, BELAY_GRANTED);
+    assert_int_equal(g.fence, 8);
+    assert_string_equal(g.body, "hi");
+    fake_set(
+        &server,
+        RULES(SAYS("ACQUIRE",
+                   "*3\r\n$6\r\nqueued\r\n:9\r\n:1\r\n"
+                   ">6\r\n$7\r\nrefused\r\n$1\r\nn\r\n:0\r\n:9\r\n:0\r\n$8\r\nreplaced\r\n")));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    assert_int_equal(g.status, BELAY_REFUSED);
+    assert_string_equal(g.reason, "replaced");
+    belay_close(b);
+}
+
+/* A grant out of the line may be old: it is renewed before it is believed. */
+static void a_grant_out_of_the_line_is_confirmed(void **state)
+{
+    static const char pushed[] =
+        "*3\r\n$6\r\nqueued\r\n:7\r\n:1\r\n"
+        ">6\r\n$7\r\ngranted\r\n$1\r\nn\r\n:8\r\n:7\r\n:500\r\n$2\r\nhi\r\n";
+    struct belay *b = open_handle(server.addr, 2000);
+    struct belay_acquire want = {
+        .name = "n", .owner = "o", .ttl_ms = 500, .wait_ms = 1000, .keep = true};
+    struct belay_grant g;
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", pushed), SAYS("RENEW n 8 TTL 500", ":500\r\n")));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "RENEW n 8"), 1);
+    assert_string_equal(g.body, "hi");
+    assert_true(belay_proven_ms(b) > client_now_ms());
+    assert_true(belay_proven_ms(b) <= client_now_ms() + 500);
+    fake_set(&server, RULES(SAYS("ACQUIRE", pushed), SAYS("RENEW", "-STALE gone\r\n")));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_STALE);
+    belay_close(b);
+}
+
+struct lost_note {
+    int calls, why;
+    int64_t left_ms, at_ms;
+    char name[16];
+};
+
+static void note_lost(struct belay *b, const struct belay_lost *lost, void *arg)
+{
+    struct lost_note *n = arg;
+    (void)b;
+    n->calls++;
+    n->why = lost->why;
+    n->left_ms = lost->left_ms;
+    n->at_ms = client_now_ms();
+    snprintf(n->name, sizeof n->name, "%s", lost->name ? lost->name : "(session)");
+}
+
+static void a_silent_server_is_told_before_the_lease_can_pass_on(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = 600, .keep = true};
+    struct belay_grant g;
+    struct lost_note note = {0};
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", "*4\r\n$7\r\ngranted\r\n:3\r\n:600\r\n$0\r\n\r\n"),
+                            SAYS("RENEW", "")));
+    belay_on_lost(b, 150, note_lost, &note);
+    int64_t sent = client_now_ms();
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    while (!note.calls)
+        assert_int_equal(belay_poll(b, 2000), BELAY_E_OK);
+    assert_int_equal(note.calls, 1);
+    assert_string_equal(note.name, "n");
+    assert_int_equal(note.why, BELAY_E_DEADLINE);
+    assert_true(fake_count(&server, "RENEW n 3 TTL 600") == 1);
+    assert_true(note.at_ms - sent >= 440);
+    assert_true(note.at_ms - sent < 600); /* before anybody else can have it */
+    assert_true(note.left_ms > 0);
+    assert_int_equal(belay_proven_ms(b), INT64_MAX); /* not kept any more */
+    belay_close(b);
+}
+
+static void a_stale_renewal_is_told_at_once(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = 300, .keep = true};
+    struct belay_grant g;
+    struct lost_note note = {0};
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", "*4\r\n$7\r\ngranted\r\n:3\r\n:300\r\n$0\r\n\r\n"),
+                            SAYS("RENEW", "-STALE broken\r\n")));
+    belay_on_lost(b, 0, note_lost, &note);
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    while (!note.calls)
+        assert_int_equal(belay_poll(b, 2000), BELAY_E_OK);
+    assert_int_equal(note.why, BELAY_E_STALE);
+    belay_close(b);
+}
+
+static void a_session_is_attached_again_after_the_connection_broke(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    struct lost_note note = {0};
+    (void)state;
+    belay_on_lost(b, 0, note_lost, &note);
+    fake_set(&server, RULES(SAYS("SESSION OPEN", "$2\r\ns1\r\n"), CUTS("DIE", "")));
+    assert_int_equal(belay_session_open(b, 5000, 0, "test"), BELAY_E_OK);
+    assert_string_equal(belay_session_id(b), "s1");
+    assert_int_equal(belay_call(b, NULL, "DIE", NULL), BELAY_E_CLOSED);
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "SESSION ATTACH s1"), 2);
+    assert_int_equal(note.calls, 0);
+    /* and when it is over by then, that is told */
+    fake_set(&server, RULES(SAYS("SESSION ATTACH", "-NOSESSION over\r\n"), CUTS("DIE", "")));
+    assert_int_equal(belay_call(b, NULL, "DIE", NULL), BELAY_E_CLOSED);
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
+    assert_int_equal(note.calls, 1);
+    assert_int_equal(note.why, BELAY_E_LOST);
+    struct belay_grant g;
+    assert_int_equal(belay_acquire(b, &(struct belay_acquire){.name = "n", .owner = "o"}, &g),
+                     BELAY_E_LOST);
+    belay_close(b);
+}
+
+/* ---- the event loop -------------------------------------------------------------------- */
+
+struct reply_note {
+    int calls, err;
+    int64_t number;
+    int nested; /* what a blocking call inside the callback said */
+};
+
+static void note_reply(struct belay *b, int err, const struct belay_reply *r, void *arg)
+{
+    struct reply_note *n = arg;
+    n->calls++;
+    n->err = err;
+    n->number = belay_int(r, -1);
+    n->nested = belay_call(b, NULL, "PING", NULL);
+}
+
+static void one_descriptor_drives_everything(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    struct reply_note notes[3] = {{0}};
+    (void)state;
+    fake_set(&server, RULES(SAYS("N", ":5\r\n")));
+    int fd = belay_fd(b);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(belay_send(b, &(struct belay_bytes){"N", 1}, 1, note_reply, &notes[i]),
+                         BELAY_E_OK);
+    for (int i = 0; i < 100 && !notes[2].calls; i++) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        assert_int_equal(poll(&p, 1, 2000), 1);
+        assert_int_equal(belay_dispatch(b), BELAY_E_OK);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(notes[i].calls, 1);
+        assert_int_equal(notes[i].number, 5);
+        assert_int_equal(notes[i].nested, BELAY_E_USAGE);
+    }
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 0), 0); /* nothing to do: not readable */
+    belay_close(b);
+}
+
+static void every_callback_is_called_once_in_the_worst_case_by_close(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    struct reply_note note = {0};
+    (void)state;
+    assert_int_equal(belay_send(b, &(struct belay_bytes){"N", 1}, 1, note_reply, &note),
+                     BELAY_E_OK);
+    belay_close(b);
+    assert_int_equal(note.calls, 1);
+    assert_int_equal(note.err, BELAY_E_CLOSED);
+}
+
+static void close_me(struct belay *b, int err, const struct belay_reply *r, void *arg)
+{
+    (void)r;
+    ++*(int *)arg;
+    if (err == BELAY_E_OK)
+        belay_close(b);
+}
+
+static void a_callback_may_close_the_handle(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    int calls = 0, err = BELAY_E_OK;
+    (void)state;
+    fake_set(&server, RULES(SAYS("N", ":5\r\n")));
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(belay_send(b, &(struct belay_bytes){"N", 1}, 1, close_me, &calls),
+                         BELAY_E_OK);
+    while (err == BELAY_E_OK)
+        err = belay_poll(b, 2000);
+    assert_int_equal(err, BELAY_E_CLOSED);
+    assert_int_equal(calls, 2);
+}
+
+struct news_note {
+    int calls;
+    char event[16];
+};
+
+static void note_news(struct belay *b, int err, const struct belay_reply *event, void *arg)
+{
+    struct news_note *n = arg;
+    (void)b;
+    assert_int_equal(err, BELAY_E_OK);
+    n->calls++;
+    snprintf(n->event, sizeof n->event, "%s", belay_text(belay_get(event, "event"), "?"));
+}
+
+static void news_arrive_as_maps(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    struct news_note note = {0};
+    (void)state;
+    fake_set(&server, RULES(SAYS("WATCH PREFIX db/ SINCE 4",
+                                 "+OK\r\n>4\r\n$5\r\nevent\r\n:5\r\n$7\r\ngranted\r\n"
+                                 "%2\r\n$3\r\nseq\r\n:5\r\n$5\r\nevent\r\n$7\r\ngranted\r\n"),
+                            CUTS("DIE", "")));
+    assert_int_equal(belay_watch(b, "db/", 4, note_news, &note), BELAY_E_OK);
+    while (!note.calls)
+        assert_int_equal(belay_poll(b, 2000), BELAY_E_OK);
+    assert_string_equal(note.event, "granted");
+    /* after a broken connection it goes on behind what was seen */
+    assert_int_equal(belay_call(b, NULL, "DIE", NULL), BELAY_E_CLOSED);
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "WATCH PREFIX db/ SINCE 5"), 1);
+    belay_close(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_are_read_or_refused),
+        cmocka_unit_test(too_many_addresses_are_refused),
+        cmocka_unit_test_setup_teardown(every_answer_of_an_acquire_is_understood, start, stop),
+        cmocka_unit_test_setup_teardown(an_error_answer_has_a_code_a_word_and_a_text, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(wrong_arguments_are_told_before_anything_is_sent, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_server_that_dies_mid_reply_is_an_error, start, stop),
+        cmocka_unit_test_setup_teardown(a_server_that_speaks_another_language_is_an_error,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(nobody_there_is_told_with_the_address, start, stop),
+        cmocka_unit_test_setup_teardown(the_next_address_of_the_list_is_taken, start, stop),
+        cmocka_unit_test_setup_teardown(a_namespace_that_is_missing_fails_every_call, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_late_answer_is_not_taken_for_the_next_one, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(an_acquire_that_was_given_up_is_released_when_it_comes,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(a_place_in_line_is_answered_by_a_push, start, stop),
+        cmocka_unit_test_setup_teardown(a_grant_out_of_the_line_is_confirmed, start, stop),
+        cmocka_unit_test_setup_teardown(a_silent_server_is_told_before_the_lease_can_pass_on,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(a_stale_renewal_is_told_at_once, start, stop),
+        cmocka_unit_test_setup_teardown(a_session_is_attached_again_after_the_connection_broke,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(one_descriptor_drives_everything, start, stop),
+        cmocka_unit_test_setup_teardown(
+            every_callback_is_called_once_in_the_worst_case_by_close, start, stop),
+        cmocka_unit_test_setup_teardown(a_callback_may_close_the_handle, start, stop),
+        cmocka_unit_test_setup_teardown(news_arrive_as_maps, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
