@@ -61,18 +61,6 @@ struct map_node *map_find(const struct map *m, uint64_t hash, map_same_fn *same,
 
 /* A chain that was moved hangs together in the new table, so `node` tells which table it is in:
  * the old one only as long as its slot there is not yet moved. */
-struct map_node *map_find_next(const struct map *m, const struct map_node *node,
-                               map_same_fn *same, const void *key)
-{
-    struct map_node *n = find_in(node->next, node->hash, same, key);
-    if (n || !m->old || (node->hash & m->old_mask) < m->moved)
-        return n;
-    for (n = m->old[node->hash & m->old_mask]; n; n = n->next)
-        if (n == node)
-            return NULL; /* it was in the old table already: the end */
-    return find_in(m->old[node->hash & m->old_mask], node->hash, same, key);
-}
-
 void map_add(struct map *m, struct map_node *node, uint64_t hash)
 {
     move_some(m, MAP_MOVE_STEP);

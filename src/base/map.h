@@ -29,9 +29,6 @@ typedef bool map_same_fn(struct map_node *node, const void *key);
 /* The node with that hash for which same(node, key) holds, or NULL. */
 struct map_node *map_find(const struct map *m, uint64_t hash, map_same_fn *same,
                           const void *key);
-/* The next such node behind `node`, in no order that means anything. */
-struct map_node *map_find_next(const struct map *m, const struct map_node *node,
-                               map_same_fn *same, const void *key);
 void map_add(struct map *m, struct map_node *node, uint64_t hash); /* no check for a twin */
 void map_remove(struct map *m, struct map_node *node);             /* it must be in there */
 void map_done(struct map *m);                                      /* frees the table only */

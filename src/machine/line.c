@@ -16,6 +16,30 @@ static uint64_t hash_who(const struct machine *m, struct who who)
     return who.session ? h ^ (who.session->end.seq * 0x9e3779b97f4a7c15ULL) : h;
 }
 
+static uint64_t hash_place(const struct machine *m, struct who who, const struct lock *l)
+{
+    return hash_who(m, who) ^ l->by_name.hash;
+}
+
+static struct who wait_who(const struct wait *w)
+{
+    return (struct who){wait_owner(w), w->session};
+}
+
+static bool same_waiter(struct map_node *node, const void *key)
+{
+    const struct waiter *v = map_item(node, const struct waiter, by_who);
+    const struct who *who = key;
+    return who_same(wait_who(list_item(v->waits.next, const struct wait, in_waiter)), *who);
+}
+
+static struct waiter *waiter_find(const struct machine *m, const struct space *s,
+                                  struct who who)
+{
+    struct map_node *n = map_find(&s->waiters, hash_who(m, who), same_waiter, &who);
+    return n ? map_item(n, struct waiter, by_who) : NULL;
+}
+
 bool wait_bars_shared(const struct wait *w)
 {
     return w->policy == POLICY_HARD;
@@ -43,21 +67,37 @@ void wait_set_body(struct wait *w, const struct op *op)
     w->body_len = op->body.len;
 }
 
+void wait_place(struct wait *w)
+{
+    list_remove(&w->in_waiter);
+    list_push_back(&w->waiter->waits, &w->in_waiter);
+    list_remove(&w->in_session);
+    if (w->session)
+        list_push_back(&w->session->waits, &w->in_session);
+}
+
 void wait_link(struct machine *m, struct wait *w)
 {
+    struct space *s = w->lock->space;
     struct more *more = lock_more(w->lock);
+    struct who who = wait_who(w);
     list_push_back(&more->waits, &w->in_lock);
     list_init(&w->in_session);
-    if (w->session) {
-        list_push_back(&w->session->waits, &w->in_session);
-        w->session->n_items++;
+    list_init(&w->in_waiter);
+    w->waiter = waiter_find(m, s, who);
+    if (!w->waiter) {
+        w->waiter = mem_zalloc(sizeof *w->waiter);
+        list_init(&w->waiter->waits);
+        map_add(&s->waiters, &w->waiter->by_who, hash_who(m, who));
     }
+    wait_place(w);
+    if (w->session)
+        w->session->n_items++;
     more->n_waits++;
     more->n_barring += wait_bars_shared(w);
     more->n_timed += w->policy == POLICY_TIMED;
-    w->lock->space->waiting++, m->waiting++;
-    map_add(&w->lock->space->waits, &w->by_who,
-            hash_who(m, (struct who){wait_owner(w), w->session}));
+    s->waiting++, m->waiting++;
+    map_add(&s->waits, &w->by_place, hash_place(m, who, w->lock));
 }
 
 struct wait *wait_add(struct machine *m, struct lock *l, const struct op *op,
@@ -107,36 +147,29 @@ struct same_wait {
 
 static bool same_wait(struct map_node *node, const void *key)
 {
-    const struct wait *w = map_item(node, const struct wait, by_who);
+    const struct wait *w = map_item(node, const struct wait, by_place);
     const struct same_wait *k = key;
-    return w->lock == k->lock && who_same((struct who){wait_owner(w), w->session}, k->who);
+    return w->lock == k->lock && who_same(wait_who(w), k->who);
 }
 
 struct wait *wait_of(const struct machine *m, const struct lock *l, struct who who)
 {
     struct same_wait key = {who, l};
-    struct map_node *n = map_find(&l->space->waits, hash_who(m, who), same_wait, &key);
-    return n ? map_item(n, struct wait, by_who) : NULL;
-}
-
-static bool same_waiter(struct map_node *node, const void *key)
-{
-    const struct wait *w = map_item(node, const struct wait, by_who);
-    const struct who *who = key;
-    return who_same((struct who){wait_owner(w), w->session}, *who);
+    struct map_node *n = map_find(&l->space->waits, hash_place(m, who, l), same_wait, &key);
+    return n ? map_item(n, struct wait, by_place) : NULL;
 }
 
 size_t wait_all_of(const struct machine *m, const struct space *s, struct who who,
                    struct wait **out, size_t max)
 {
     size_t n = 0;
-    struct map_node *node = map_find(&s->waits, hash_who(m, who), same_waiter, &who);
-    for (; node && n < max; node = map_find_next(&s->waits, node, same_waiter, &who)) {
-        struct wait *w = map_item(node, struct wait, by_who);
-        size_t at = n++;
-        for (; at > 0 && out[at - 1]->end.seq > w->end.seq; at--)
-            out[at] = out[at - 1]; /* by ticket: the table's own order must not show */
-        out[at] = w;
+    struct waiter *v = waiter_find(m, s, who);
+    if (!v)
+        return 0;
+    list_each (it, &v->waits) {
+        if (n == max)
+            break;
+        out[n++] = list_item(it, struct wait, in_waiter);
     }
     return n;
 }
@@ -167,7 +200,12 @@ static void unlink_and_free(struct machine *m, struct wait *w)
     more->n_barring -= wait_bars_shared(w);
     more->n_timed -= w->policy == POLICY_TIMED;
     l->space->waiting--, m->waiting--;
-    map_remove(&l->space->waits, &w->by_who);
+    map_remove(&l->space->waits, &w->by_place);
+    list_remove(&w->in_waiter);
+    if (list_empty(&w->waiter->waits)) {
+        map_remove(&l->space->waiters, &w->waiter->by_who);
+        free(w->waiter);
+    }
     free(w->body);
     free(w);
 }

@@ -30,6 +30,9 @@ struct machine *machine_open(struct hash_key key)
 
 static void free_wait(struct wait *w)
 {
+    list_remove(&w->in_waiter);
+    if (list_empty(&w->waiter->waits))
+        free(w->waiter);
     free(w->body);
     free(w);
 }

@@ -97,6 +97,7 @@ void space_free(struct space *s)
     BELAY_CHECK(s->locks.count == 0);
     map_done(&s->locks);
     map_done(&s->waits);
+    map_done(&s->waiters);
     index_done(&s->index);
     free(s->description);
     free(s);

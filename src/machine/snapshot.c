@@ -344,14 +344,11 @@ static void read_wait(struct loader *ld, struct lock *l)
     memcpy(w->owner, owner.data, owner.len);
     w->body = body.len ? mem_dup(body.data, body.len) : NULL;
     w->body_len = body.len;
-    struct session *session = w->session;
     uint64_t at = w->end.at;
     wait_link(ld->m, w);
     heap_set(&ld->m->ends, &w->end, at);
-    if (session) {
-        ld->waits = grown(ld->waits, ld->n_waits, &ld->cap_waits, sizeof(struct wait *));
-        ld->waits[ld->n_waits++] = w;
-    }
+    ld->waits = grown(ld->waits, ld->n_waits, &ld->cap_waits, sizeof(struct wait *));
+    ld->waits[ld->n_waits++] = w;
 }
 
 static void read_more(struct loader *ld, struct lock *l)
@@ -472,10 +469,8 @@ static void finish(struct loader *ld)
         list_push_back(&ld->holds[i]->session->holds, &ld->holds[i]->in_session);
     if (ld->n_waits)
         qsort(ld->waits, ld->n_waits, sizeof(struct wait *), by_ticket);
-    for (size_t i = 0; i < ld->n_waits; i++) {
-        list_remove(&ld->waits[i]->in_session);
-        list_push_back(&ld->waits[i]->session->waits, &ld->waits[i]->in_session);
-    }
+    for (size_t i = 0; i < ld->n_waits; i++)
+        wait_place(ld->waits[i]);
 }
 
 static void read_machine(struct loader *ld)

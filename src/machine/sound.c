@@ -17,6 +17,9 @@ static void check_wait(const struct machine *m, const struct lock *l, const stru
     BELAY_CHECK(w->end.seq <= m->counter);
     BELAY_CHECK(w->end.pos != 0 && w->end.at <= w->deadline_ms);
     BELAY_CHECK(!w->upgrade || w->upgrade->lock == l);
+    struct list *before = w->in_waiter.prev; /* by ticket: no table's order may show */
+    BELAY_CHECK(before == &w->waiter->waits ||
+                list_item(before, const struct wait, in_waiter)->end.seq < w->end.seq);
 }
 
 static void check_line(const struct machine *m, const struct lock *l)

@@ -56,7 +56,8 @@ struct space {
     bool doomed;
     struct map locks;
     struct index index;
-    struct map waits; /* by who waits */
+    struct map waits;   /* by who waits for which lock */
+    struct map waiters; /* by who waits */
     uint64_t held, waiting;
     uint64_t created_ms, updated_ms;
     char *description;
@@ -104,9 +105,15 @@ struct hold {
     char owner[];
 };
 
-struct wait {
-    struct list in_lock, in_session;
+struct waiter { /* somebody who waits for something, or for many things */
     struct map_node by_who;
+    struct list waits; /* by ticket; never empty */
+};
+
+struct wait {
+    struct list in_lock, in_session, in_waiter;
+    struct map_node by_place; /* by who and lock */
+    struct waiter *waiter;
     struct heap_node
         end; /* seq: the ticket; at: the deadline, or earlier, when it may be quiet */
     struct lock *lock;
@@ -270,6 +277,7 @@ struct wait *wait_add(struct machine *m, struct lock *l, const struct op *op,
 void wait_link(struct machine *m, struct wait *w); /* last in line: into the lists and tables */
 struct wait *wait_of(const struct machine *m, const struct lock *l, struct who who);
 /* All waits of that one in the namespace, by ticket, at most `max`. */
+void wait_place(struct wait *w); /* last in the lists of its session and its waiter */
 size_t wait_all_of(const struct machine *m, const struct space *s, struct who who,
                    struct wait **out, size_t max);
 /* What a request asks for, put into its place in the line: a later request may take it over. */

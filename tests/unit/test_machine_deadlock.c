@@ -1,5 +1,6 @@
 /* test_machine_deadlock.c - a wait that would close a cycle is refused, and the cycle is named.
  */
+#include "play.h"
 #include "transcript.h"
 
 #include <setjmp.h>
@@ -176,6 +177,25 @@ static void sixteen_steps_are_searched(void **state)
     });
 }
 
+/* Of one who waits for many locks the sixteen oldest waits are looked at: by ticket, and never
+ * by the order of a hash table, which a snapshot or another key would change. */
+static void the_oldest_sixteen_waits_of_an_owner_are_searched(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    play(&p, "0 acquire mine ann");
+    for (int i = 40; i > 0; i--) {
+        play(&p, "0 acquire l%d o%d", i, i);
+        play(&p, "0 acquire l%d ann wait=500", i); /* l40 is the first, l1 the last */
+    }
+    for (int i = 40; i > 0; i--) {
+        const struct event *ev = play(&p, "1 acquire mine o%d wait=500 noblock", i);
+        assert_int_equal(ev->kind, i > 24 ? EVENT_DEADLOCK : EVENT_QUEUED);
+    }
+    play_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +209,7 @@ int main(void)
         cmocka_unit_test(another_namespace_is_another_world),
         cmocka_unit_test(one_owner_waiting_for_many_locks),
         cmocka_unit_test(sixteen_steps_are_searched),
+        cmocka_unit_test(the_oldest_sixteen_waits_of_an_owner_are_searched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
