@@ -166,32 +166,24 @@ static bool is_media(struct slice type, struct slice want)
     return slice_eq_nocase(slice_of(type.data, len), want);
 }
 
-/* nonce=a%20b&x=y: the fields of a form, for the one path that takes them. */
+/* A form is written like a query; what stands in the query already counts there. */
 static struct reply *read_form(struct request *req, struct arena *a)
 {
-    const char *p = req->body.data;
-    const char *end = p + req->body.len;
-    struct field *fields = arena_alloc(a, REQUEST_FIELDS_MAX * sizeof *fields);
-    size_t n = req->n_fields;
-    if (n)
-        memcpy(fields, req->fields, n * sizeof *fields);
-    while (p < end) {
-        const char *amp = memchr(p, '&', (size_t)(end - p));
-        const char *stop = amp ? amp : end;
-        const char *equals = memchr(p, '=', (size_t)(stop - p));
-        const char *mid = equals ? equals : stop;
-        if (n == REQUEST_FIELDS_MAX)
+    struct request form = {0};
+    const char *why = NULL;
+    if (!http_read_query(&form, req->body, a, &why))
+        return reply_error(a, BELAY_ERR_SYNTAX, "%s", why);
+    for (size_t i = 0; i < req->n_fields; i++) {
+        size_t same = 0;
+        while (same < form.n_fields && !slice_eq(form.fields[same].key, req->fields[i].key))
+            same++;
+        if (same == REQUEST_FIELDS_MAX)
             return reply_error(a, BELAY_ERR_LIMIT, "more than %d fields", REQUEST_FIELDS_MAX);
-        struct field *f = &fields[n++];
-        f->type = FIELD_TEXT;
-        if (!http_decode(slice_of(p, (size_t)(mid - p)), a, &f->key) ||
-            !http_decode(slice_of(equals ? mid + 1 : mid, (size_t)(stop - mid) - !!equals), a,
-                         &f->value))
-            return reply_error(a, BELAY_ERR_SYNTAX, "the form is badly percent-encoded");
-        p = amp ? amp + 1 : end;
+        form.fields[same] = req->fields[i];
+        form.n_fields += same == form.n_fields;
     }
-    req->fields = fields;
-    req->n_fields = n;
+    req->fields = form.fields;
+    req->n_fields = form.n_fields;
     return NULL;
 }
 

@@ -110,7 +110,8 @@ static bool is_our_origin(const struct request *req)
 const char *guard_http(const struct server *s, const struct request *req)
 {
     bool reads = slice_eq(req->verb, SLICE("GET")) || slice_eq(req->verb, SLICE("HEAD"));
-    if (!is_our_name(s, req->host))
+    /* HTTP/1.0 may leave it out; no browser does */
+    if (req->host.len && !is_our_name(s, req->host))
         return "this Host is not one of this server's names; start it with --host NAME";
     if (!reads && req->origin.len && !is_our_origin(req))
         return "a page of another origin may not change anything here";
