@@ -292,6 +292,10 @@ static size_t read_alias(struct normal *n, size_t at)
     size_t len = place_at(n, at + 3, &place);
     if (len == 0)
         return 0;
+    size_t behind = at + 3 + len;
+    if (behind < n->n &&
+        (n->tokens[behind].kind == TOKEN_SIGN || is(n, behind, "and") || is(n, behind, "or")))
+        return 0; /* "ARGV[4] - ARGV[3]" is more than a place */
     struct slice text = n->tokens[at + 1].text;
     for (size_t i = at + 3 + len; i + 1 < n->n; i++) {
         if (n->tokens[i].kind == TOKEN_NAME && slice_eq(n->tokens[i].text, text) &&
