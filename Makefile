@@ -79,6 +79,8 @@ $(OUT)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
+$(OUT)/src/queue/schema.o: src/queue/schema.sql
+
 $(OUT)/llhttp/%.o: /usr/share/llhttp/%.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -g -fPIC $(filter -fsanitize%,$(CFLAGS_$(VARIANT))) -I/usr/share/include/llhttp -c $< -o $@

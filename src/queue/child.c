@@ -1,0 +1,405 @@
+#include "queue/child.h"
+
+#include "base/check.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { READ_BYTES = 65536 };
+
+struct nursery {
+    uv_loop_t *loop;
+    uv_signal_t *sigchld;
+    struct list children;
+    int minder_fd;
+    pid_t minder;
+};
+
+struct child {
+    struct list link; /* in nursery.children while the process runs */
+    struct nursery *nursery;
+    struct child_events events;
+    void *arg;
+    pid_t pid;
+    int status;
+    bool exited;
+    uv_pipe_t in, out, err;
+    uv_timer_t linger;
+    unsigned open_pipes;   /* of out and err */
+    unsigned open_handles; /* the child is freed with the last of them */
+    char tail[CHILD_ERROR_TAIL];
+    size_t tail_len;
+    char read_buf[READ_BYTES];
+};
+
+/* ---- the minder ----------------------------------------------------------------------------
+ */
+
+/* Keeps the list of groups it is told of (+pid, -pid); when the pipe ends, so do they. */
+static _Noreturn void minder_main(int fd)
+{
+    static int32_t groups[CHILD_MAX];
+    int32_t word;
+    ssize_t n;
+
+    (void)setsid();
+    (void)prctl(PR_SET_NAME, "belay-minder");
+    for (int s = 1; s < NSIG; s++)
+        if (s != SIGKILL && s != SIGSTOP)
+            (void)signal(s, SIG_IGN);
+    int null = open("/dev/null", O_RDWR);
+    for (int i = 0; i < 3 && null >= 0; i++)
+        (void)dup2(null, i);
+    if (fd != 3)
+        (void)dup2(fd, 3);
+    (void)close_range(4, ~0U, 0);
+    while ((n = read(3, &word, sizeof word)) != 0) {
+        if (n != (ssize_t)sizeof word)
+            continue; /* interrupted: words are written whole */
+        int32_t want = word > 0 ? 0 : -word;
+        for (size_t i = 0; i < CHILD_MAX; i++)
+            if (groups[i] == want) {
+                groups[i] = word > 0 ? word : 0;
+                break;
+            }
+    }
+    for (size_t i = 0; i < CHILD_MAX; i++)
+        if (groups[i] > 0)
+            (void)kill(-groups[i], SIGKILL);
+    _exit(0);
+}
+
+static void tell_minder(struct nursery *n, int32_t word)
+{
+    ssize_t rc;
+    do
+        rc = write(n->minder_fd, &word, sizeof word);
+    while (rc < 0 && errno == EINTR);
+}
+
+static bool minder_start(struct nursery *n)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        return false;
+    n->minder = fork();
+    if (n->minder == 0) {
+        (void)close(fds[1]);
+        minder_main(fds[0]);
+    }
+    (void)close(fds[0]);
+    n->minder_fd = fds[1];
+    if (n->minder > 0)
+        return true;
+    (void)close(fds[1]);
+    return false;
+}
+
+/* ---- the end of a child --------------------------------------------------------------------
+ */
+
+static void on_child_closed(uv_handle_t *handle)
+{
+    struct child *c = handle->data;
+    if (--c->open_handles == 0)
+        free(c);
+}
+
+static void close_once(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, on_child_closed);
+}
+
+static void finish(struct child *c)
+{
+    if (uv_is_closing((uv_handle_t *)&c->linger))
+        return;
+    close_once((uv_handle_t *)&c->in);
+    close_once((uv_handle_t *)&c->out);
+    close_once((uv_handle_t *)&c->err);
+    close_once((uv_handle_t *)&c->linger);
+    c->events.ended(c->arg, c->status, slice_of(c->tail, c->tail_len));
+}
+
+static void on_linger(uv_timer_t *timer)
+{
+    finish(
+        timer->data); /* something it left behind keeps its pipes open: no longer our concern */
+}
+
+static void on_sigchld(uv_signal_t *handle, int signum)
+{
+    (void)signum;
+    struct nursery *n = handle->data;
+    list_each_safe(it, &n->children)
+    {
+        struct child *c = list_item(it, struct child, link);
+        if (waitpid(c->pid, &c->status, WNOHANG) != c->pid)
+            continue;
+        c->exited = true;
+        list_remove(&c->link);
+        tell_minder(n, -(int32_t)c->pid);
+        if (c->open_pipes == 0)
+            finish(c);
+        else
+            (void)uv_timer_start(&c->linger, on_linger, CHILD_LINGER_MS, 0);
+    }
+}
+
+static void pipe_ended(struct child *c, uv_stream_t *stream)
+{
+    close_once((uv_handle_t *)stream);
+    if (--c->open_pipes == 0 && c->exited)
+        finish(c);
+}
+
+/* ---- pipes ---------------------------------------------------------------------------------
+ */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct child *c = handle->data;
+    *buf = uv_buf_init(c->read_buf, sizeof c->read_buf);
+}
+
+static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    struct child *c = stream->data;
+    if (n > 0)
+        c->events.output(c->arg, slice_of(buf->base, (size_t)n));
+    else if (n < 0)
+        pipe_ended(c, stream);
+}
+
+/* The tail is kept for the request, and everything goes on to our own stderr for the operator.
+ */
+static void on_error_output(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
+{
+    struct child *c = stream->data;
+    if (got < 0) {
+        pipe_ended(c, stream);
+        return;
+    }
+    size_t n = (size_t)got;
+    const char *data = buf->base;
+    ssize_t ignored = write(STDERR_FILENO, data, n);
+    (void)ignored;
+    if (n > sizeof c->tail) {
+        data += n - sizeof c->tail;
+        n = sizeof c->tail;
+    }
+    if (c->tail_len + n > sizeof c->tail) {
+        size_t drop = c->tail_len + n - sizeof c->tail;
+        memmove(c->tail, c->tail + drop, c->tail_len - drop);
+        c->tail_len -= drop;
+    }
+    memcpy(c->tail + c->tail_len, data, n);
+    c->tail_len += n;
+}
+
+struct write_job {
+    uv_write_t req;
+    char bytes[];
+};
+
+static void on_written(uv_write_t *req, int status)
+{
+    (void)status; /* a process that does not read its input will say more by how it ends */
+    free(req);
+}
+
+void child_write(struct child *c, struct slice bytes)
+{
+    if (uv_is_closing((uv_handle_t *)&c->in))
+        return;
+    uv_buf_t now = uv_buf_init((char *)(uintptr_t)bytes.data, (unsigned)bytes.len);
+    int sent = uv_try_write((uv_stream_t *)&c->in, &now, 1);
+    size_t done = sent > 0 ? (size_t)sent : 0;
+    if (done == bytes.len ||
+        uv_stream_get_write_queue_size((uv_stream_t *)&c->in) > CHILD_INPUT_MAX)
+        return;
+    struct write_job *job = mem_alloc(sizeof *job + bytes.len - done);
+    memcpy(job->bytes, bytes.data + done, bytes.len - done);
+    uv_buf_t rest = uv_buf_init(job->bytes, (unsigned)(bytes.len - done));
+    if (uv_write(&job->req, (uv_stream_t *)&c->in, &rest, 1, on_written) != 0)
+        free(job);
+}
+
+static void on_shutdown(uv_shutdown_t *req, int status)
+{
+    (void)status;
+    struct child *c = req->handle->data;
+    close_once((uv_handle_t *)&c->in);
+    free(req);
+}
+
+void child_close_input(struct child *c)
+{
+    if (uv_is_closing((uv_handle_t *)&c->in))
+        return;
+    uv_shutdown_t *req = mem_alloc(sizeof *req);
+    if (uv_shutdown(req, (uv_stream_t *)&c->in, on_shutdown) != 0) {
+        close_once((uv_handle_t *)&c->in);
+        free(req);
+    }
+}
+
+/* ---- start ---------------------------------------------------------------------------------
+ */
+
+static _Noreturn void child_main(const int fds[3], int report, pid_t parent, char *const *argv,
+                                 char *const *env)
+{
+    sigset_t none;
+    (void)setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent) { /* else it died before the line above */
+        (void)sigemptyset(&none);
+        (void)sigprocmask(SIG_SETMASK, &none, NULL);
+        for (int s = 1; s < NSIG; s++)
+            if (s != SIGKILL && s != SIGSTOP)
+                (void)signal(s, SIG_DFL);
+        for (int i = 0; i < 3; i++)
+            (void)dup2(fds[i], i);
+        (void)execvpe(argv[0], argv, env);
+    }
+    int code = errno;
+    ssize_t ignored = write(report, &code, sizeof code);
+    (void)ignored;
+    _exit(127);
+}
+
+/* Pipes for stdin, stdout, stderr and the news of a failed exec; fds[i][0] is read. */
+static bool make_pipes(int fds[4][2])
+{
+    for (int i = 0; i < 4; i++)
+        fds[i][0] = fds[i][1] = -1;
+    for (int i = 0; i < 4; i++)
+        if (pipe2(fds[i], O_CLOEXEC) != 0)
+            return false;
+    return true;
+}
+
+static void close_pipes(int fds[4][2])
+{
+    int keep = errno;
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 2; j++)
+            if (fds[i][j] >= 0)
+                (void)close(fds[i][j]);
+    errno = keep;
+}
+
+static pid_t start(struct nursery *n, int fds[4][2], char *const *argv, char *const *env)
+{
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        const int std[3] = {fds[0][0], fds[1][1], fds[2][1]};
+        child_main(std, fds[3][1], parent, argv, env);
+    }
+    if (pid < 0)
+        return -1;
+    tell_minder(n, (int32_t)pid);
+    (void)setpgid(pid, pid); /* both sides do it, so that it is done whoever comes first */
+    (void)close(fds[3][1]);
+    fds[3][1] = -1;
+    int code = 0;
+    ssize_t got;
+    do
+        got = read(fds[3][0], &code, sizeof code); /* ends with the exec */
+    while (got < 0 && errno == EINTR);
+    if (got <= 0)
+        return pid;
+    (void)waitpid(pid, NULL, 0);
+    tell_minder(n, -(int32_t)pid);
+    errno = code;
+    return -1;
+}
+
+static void adopt(struct child *c, uv_pipe_t *pipe, int *fd)
+{
+    (void)uv_pipe_init(c->nursery->loop, pipe, 0);
+    pipe->data = c;
+    int rc = uv_pipe_open(pipe, *fd);
+    BELAY_CHECK(rc == 0);
+    *fd = -1;
+}
+
+struct child *child_open(struct nursery *n, char *const *argv, char *const *env,
+                         const struct child_events *events, void *arg)
+{
+    int fds[4][2];
+    pid_t pid = make_pipes(fds) ? start(n, fds, argv, env) : -1;
+    if (pid < 0) {
+        close_pipes(fds);
+        return NULL;
+    }
+    struct child *c = mem_alloc(sizeof *c);
+    c->nursery = n;
+    c->events = *events;
+    c->arg = arg;
+    c->pid = pid;
+    c->exited = false;
+    c->tail_len = 0;
+    adopt(c, &c->in, &fds[0][1]);
+    adopt(c, &c->out, &fds[1][0]);
+    adopt(c, &c->err, &fds[2][0]);
+    close_pipes(fds);
+    (void)uv_timer_init(n->loop, &c->linger);
+    c->linger.data = c;
+    c->open_pipes = 2;
+    c->open_handles = 4;
+    list_push_back(&n->children, &c->link);
+    (void)uv_read_start((uv_stream_t *)&c->out, on_alloc, on_output);
+    (void)uv_read_start((uv_stream_t *)&c->err, on_alloc, on_error_output);
+    return c;
+}
+
+void child_kill(struct child *c)
+{
+    if (!c->exited)
+        (void)kill(-c->pid, SIGKILL);
+}
+
+struct nursery *nursery_open(uv_loop_t *loop)
+{
+    struct nursery *n = mem_zalloc(sizeof *n);
+    n->loop = loop;
+    list_init(&n->children);
+    if (!minder_start(n)) {
+        free(n);
+        return NULL;
+    }
+    n->sigchld = mem_zalloc(sizeof *n->sigchld);
+    (void)uv_signal_init(loop, n->sigchld);
+    n->sigchld->data = n;
+    (void)uv_signal_start(n->sigchld, on_sigchld, SIGCHLD);
+    uv_unref((uv_handle_t *)n->sigchld);
+    return n;
+}
+
+static void on_signal_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+void nursery_close(struct nursery *n)
+{
+    if (!n)
+        return;
+    BELAY_CHECK(list_empty(&n->children)); /* whoever started them waits for them */
+    uv_close((uv_handle_t *)n->sigchld, on_signal_closed);
+    (void)close(n->minder_fd);
+    (void)waitpid(n->minder, NULL, 0);
+    free(n);
+}

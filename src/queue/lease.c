@@ -1,0 +1,524 @@
+/* lease.c - lease mode: one connection claims batches of groups, runners work on them, and what
+ * they finished meanwhile is settled together with the next claim, in one round trip.
+ *
+ *   claim_lease() -> backlog -> runner -> finished -> settle_lease()
+ *                       \--- heartbeats for all that is held ---/
+ *
+ * The claim is in the table, not in the connection: when that is lost, work goes on and is
+ * settled after the next connect, if the lease still stands; the fence decides. */
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "queue/text.h"
+#include "queue/worker_state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A group that ended, until the database knows. */
+struct finished {
+    struct list link;
+    struct group *group;
+    enum verdict_kind kind;
+    char *outcome, *error; /* owned; NULL: none */
+};
+
+struct desk {
+    struct lease *lease;
+    struct runner *runner;
+};
+
+struct lease {
+    struct worker *w;
+    struct pg *pg;
+    struct desk *desks; /* one per slot */
+    struct list backlog;
+    struct list held;     /* all groups claimed and not ended, for heartbeats */
+    struct list finished; /* to be settled */
+    struct list settling; /* on their way */
+    size_t n_backlog, n_running, n_finished;
+    struct pass pass;
+    bool searching;
+    size_t answers; /* awaited before the next batch leaves */
+    uint64_t claim_sent_ms;
+    uv_timer_t *beat;
+    uint64_t beat_sent_ms;
+    bool beating;
+};
+
+static void step(struct lease *l);
+
+static size_t held(const struct lease *l)
+{
+    return l->n_backlog + l->n_running;
+}
+
+/* ---- settle --------------------------------------------------------------------------------
+ */
+
+static void finished_free(struct finished *f)
+{
+    list_remove(&f->link);
+    group_free(f->group);
+    free(f->outcome);
+    free(f->error);
+    free(f);
+}
+
+static char *text_or_null(struct slice s)
+{
+    return s.data ? mem_dup(s.data, s.len) : NULL;
+}
+
+static void finish(struct lease *l, struct group *g, const struct verdict *v)
+{
+    struct finished *f = mem_zalloc(sizeof *f);
+    list_remove(&g->held);
+    f->group = g;
+    f->kind = v->kind;
+    f->outcome = text_or_null(v->outcome);
+    f->error = text_or_null(v->error);
+    list_push_back(&l->finished, &f->link);
+    l->n_finished++;
+}
+
+static bool answers_has(const PGresult *res, int64_t fence)
+{
+    for (int i = 0; i < PQntuples(res); i++)
+        if (strtoll(PQgetvalue(res, i, 0), NULL, 10) == fence)
+            return true;
+    return false;
+}
+
+/* What was on its way when the connection broke is sent again: settling twice is harmless,
+ * because the second time the fence is no longer current. */
+static void settling_failed(struct lease *l, const PGresult *res)
+{
+    bool lost = res == NULL;
+    if (!lost)
+        log_error("queue.settle_failed", "state=%s error=\"%s\"", pg_state(res),
+                  pg_message(res));
+    list_each_safe(it, &l->settling)
+    {
+        list_remove(it);
+        if (lost) {
+            list_push_back(&l->finished, it);
+            l->n_finished++;
+        } else {
+            list_init(it);
+            finished_free(list_item(it, struct finished, link)); /* the lease will run out */
+        }
+    }
+}
+
+static void on_settle(void *arg, const PGresult *res)
+{
+    struct lease *l = arg;
+    l->answers--;
+    if (!pg_ok(res)) {
+        settling_failed(l, res);
+        return;
+    }
+    list_each_safe(it, &l->settling)
+    {
+        struct finished *f = list_item(it, struct finished, link);
+        if (f->kind == VERDICT_UNTOUCHED) {
+            /* given back in the same batch */
+        } else if (answers_has(res, f->group->fence)) {
+            worker_count(l->w, f->group->queue, f->kind);
+        } else {
+            log_warn("queue.settle_refused",
+                     "queue=%s requests=%s fence=%" PRId64 " reason=\"the claim was lost\"",
+                     log_bytes(slice_str(f->group->queue)), f->group->ids, f->group->fence);
+        }
+        finished_free(f);
+    }
+}
+
+static void send_settle(struct lease *l)
+{
+    struct worker *w = l->w;
+    struct buf fences = {0}, status = {0}, outcome = {0}, error = {0}, back = {0};
+    struct buf *all[] = {&fences, &status, &outcome, &error, &back};
+    for (size_t i = 0; i < 5; i++)
+        text_array_begin(all[i]);
+    list_each_safe(it, &l->finished)
+    {
+        struct finished *f = list_item(it, struct finished, link);
+        list_remove(it);
+        list_push_back(&l->settling, it);
+        if (f->kind == VERDICT_UNTOUCHED) {
+            text_array_add_i64(&back, f->group->fence);
+            continue;
+        }
+        text_array_add_i64(&fences, f->group->fence);
+        text_array_add(&status, f->kind == VERDICT_COMPLETE ? SLICE("complete")
+                                : f->kind == VERDICT_RETRY  ? SLICE("new")
+                                                            : SLICE("error"));
+        text_array_add(&outcome, slice_str(f->outcome));
+        text_array_add(&error, slice_str(f->error));
+    }
+    l->n_finished = 0;
+    for (size_t i = 0; i < 5; i++)
+        text_array_end(all[i]);
+    if (buf_len(&back) > 2) {
+        const char *b[] = {buf_cstr(&back)};
+        pg_send(l->pg, w->sql.give_back, 1, b, NULL, NULL);
+    }
+    const char *p[] = {buf_cstr(&fences), buf_cstr(&status), buf_cstr(&outcome),
+                       buf_cstr(&error),  w->numbers[0],     w->numbers[1],
+                       w->numbers[2]};
+    pg_send(l->pg, w->sql.settle_lease, 7, p, on_settle, l);
+    pg_sync(l->pg);
+    l->answers++;
+    for (size_t i = 0; i < 5; i++)
+        buf_done(all[i]);
+}
+
+/* ---- claim ---------------------------------------------------------------------------------
+ */
+
+static void search_ended(struct lease *l)
+{
+    l->searching = false;
+    worker_idle(l->w, &l->pass);
+}
+
+static void claim_failed(struct lease *l, const PGresult *res)
+{
+    if (!res)
+        return; /* `down` follows, and `up` starts again */
+    if (strcmp(pg_state(res), "55P03") == 0 && !l->pass.careful) {
+        log_debug("queue.conflict", "state=55P03");
+        l->pass.careful = true;
+        return;
+    }
+    l->pass.busy = 1;
+    if (!worker_hopeless(l->w, res)) {
+        log_warn("queue.claim_failed", "state=%s error=\"%s\"", pg_state(res), pg_message(res));
+        search_ended(l);
+    }
+}
+
+static void on_claim(void *arg, const PGresult *res)
+{
+    struct lease *l = arg;
+    struct worker *w = l->w;
+    l->answers--;
+    if (!pg_ok(res)) {
+        claim_failed(l, res);
+        if (!w->closing)
+            step(l);
+        return;
+    }
+    int last = PQntuples(res) - 1; /* the row with the line */
+    size_t q = pass_queue(w, &l->pass);
+    bool end = PQgetisnull(res, last, CLAIM_LINE);
+    if (!end) {
+        l->pass.line[q] = strtoll(PQgetvalue(res, last, CLAIM_LINE), NULL, 10);
+        l->pass.busy += (unsigned)strtoul(PQgetvalue(res, last, CLAIM_BUSY), NULL, 10);
+    }
+    for (int i = 0; i < last; i++) {
+        struct group *g = group_of_row(&w->o->queues[q], res, i);
+        g->deadline_ms = l->claim_sent_ms + w->lease_ms;
+        list_push_back(&l->backlog, &g->link);
+        list_push_back(&l->held, &g->held);
+        l->n_backlog++;
+    }
+    if (last > 0)
+        pass_found(&l->pass);
+    if (end && !pass_next(w, &l->pass))
+        search_ended(l);
+    step(l);
+}
+
+static void send_claim(struct lease *l, size_t n)
+{
+    struct worker *w = l->w;
+    size_t q = pass_queue(w, &l->pass);
+    char line[24], groups[24], lease[24];
+    (void)snprintf(line, sizeof line, "%" PRId64, l->pass.line[q]);
+    (void)snprintf(groups, sizeof groups, "%zu", n);
+    (void)snprintf(lease, sizeof lease, "%u", w->lease_ms);
+    const char *p[] = {w->o->queues[q].name,
+                       line,
+                       groups,
+                       lease,
+                       w->name,
+                       w->o->base.require_created ? "t" : "f",
+                       l->pass.careful ? "t" : "f"};
+    pg_send(l->pg, w->sql.claim_lease, 7, p, on_claim, l);
+    pg_sync(l->pg);
+    l->answers++;
+    l->claim_sent_ms = uv_now(&w->loop);
+}
+
+/* ---- work ----------------------------------------------------------------------------------
+ */
+
+static void on_done(void *arg, struct group *g, const struct verdict *v)
+{
+    struct desk *d = arg;
+    struct lease *l = d->lease;
+    l->n_running--;
+    if (g->lost) {
+        log_warn("queue.result_dropped", "queue=%s requests=%s fence=%" PRId64,
+                 log_bytes(slice_str(g->queue)), g->ids, g->fence);
+        list_remove(&g->held);
+        group_free(g);
+    } else {
+        struct verdict untouched = {.kind = VERDICT_UNTOUCHED};
+        finish(l, g, l->w->killed ? &untouched : v);
+    }
+    step(l);
+}
+
+/* Groups a runner may have at a time: a long-lived command takes lines ahead. */
+static size_t depth(const struct lease *l)
+{
+    return l->w->o->persistent ? (l->w->batch + l->w->concurrency - 1) / l->w->concurrency : 1;
+}
+
+static struct desk *free_desk(struct lease *l)
+{
+    struct desk *best = NULL;
+    for (unsigned i = 0; i < l->w->concurrency; i++) {
+        struct desk *d = &l->desks[i];
+        if (runner_load(d->runner) < depth(l) &&
+            (!best || runner_load(d->runner) < runner_load(best->runner)))
+            best = d;
+    }
+    return best;
+}
+
+/* Gives the backlog to whoever is free. False when the command cannot be started. */
+static bool hand_out(struct lease *l)
+{
+    while (l->n_backlog > 0) {
+        struct group *g = list_item(l->backlog.next, struct group, link);
+        struct desk *d = l->w->stopping || g->refuse ? NULL : free_desk(l);
+        if (!d && !l->w->stopping && !g->refuse)
+            return true;
+        list_remove(&g->link);
+        l->n_backlog--;
+        if (l->w->stopping) {
+            finish(l, g, &(struct verdict){.kind = VERDICT_UNTOUCHED});
+        } else if (g->refuse) {
+            finish(l, g,
+                   &(struct verdict){.kind = VERDICT_ERROR, .error = slice_str(g->refuse)});
+        } else if (runner_start(d->runner, g)) {
+            l->n_running++;
+        } else {
+            int code = errno;
+            finish(l, g, &(struct verdict){.kind = VERDICT_UNTOUCHED});
+            worker_fail(l->w, "cannot start %s: %s", l->w->o->argv[0], strerror(code));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whatever can be done now is done: the one place that decides. */
+static void step(struct lease *l)
+{
+    struct worker *w = l->w;
+    if (w->closing || !hand_out(l) || l->answers > 0)
+        return;
+    if (!pg_is_up(l->pg)) {
+        worker_maybe_close(w);
+        return;
+    }
+    size_t cap = w->batch > 1 ? 2 * (size_t)w->batch : w->concurrency;
+    if (l->n_finished > 0)
+        send_settle(l);
+    if (l->searching && !w->stopping && held(l) < cap) {
+        size_t room = cap - held(l);
+        send_claim(l, room < w->batch ? room : w->batch);
+    }
+    worker_maybe_close(w);
+}
+
+/* ---- heartbeat -----------------------------------------------------------------------------
+ */
+
+/* The claim is somebody else's by now, or nobody's: its work must end before it does harm. */
+static void lose(struct lease *l, struct group *g)
+{
+    log_warn("queue.claim_lost", "queue=%s requests=%s fence=%" PRId64,
+             log_bytes(slice_str(g->queue)), g->ids, g->fence);
+    g->lost = true;
+    for (unsigned i = 0; i < l->w->concurrency; i++)
+        if (runner_is_on(l->desks[i].runner, g))
+            runner_kill(l->desks[i].runner);
+}
+
+/* A group of the backlog that was lost is simply forgotten. */
+static void drop_lost_backlog(struct lease *l)
+{
+    list_each_safe(it, &l->backlog)
+    {
+        struct group *g = list_item(it, struct group, link);
+        if (!g->lost)
+            continue;
+        list_remove(&g->link);
+        list_remove(&g->held);
+        l->n_backlog--;
+        group_free(g);
+    }
+}
+
+static void on_beat(void *arg, const PGresult *res)
+{
+    struct lease *l = arg;
+    l->beating = false;
+    list_each (it, &l->held) {
+        struct group *g = list_item(it, struct group, held);
+        if (!g->beaten)
+            continue;
+        g->beaten = false;
+        if (!pg_ok(res))
+            continue; /* unknown: its deadline decides */
+        if (answers_has(res, g->fence))
+            g->deadline_ms = l->beat_sent_ms + l->w->lease_ms;
+        else if (!g->lost)
+            lose(l, g);
+    }
+    drop_lost_backlog(l);
+    step(l);
+}
+
+static void on_beat_timer(uv_timer_t *timer)
+{
+    struct lease *l = timer->data;
+    struct worker *w = l->w;
+    struct buf fences = {0};
+    text_array_begin(&fences);
+    bool send = !l->beating && pg_is_up(w->control) && !list_empty(&l->held);
+    list_each (it, &l->held) {
+        struct group *g = list_item(it, struct group, held);
+        if (g->lost)
+            continue;
+        if (uv_now(&w->loop) >= g->deadline_ms) {
+            lose(l, g); /* no heartbeat came through for a whole lease */
+        } else if (send) {
+            g->beaten = true;
+            text_array_add_i64(&fences, g->fence);
+        }
+    }
+    text_array_end(&fences);
+    if (send) {
+        char lease[24];
+        (void)snprintf(lease, sizeof lease, "%u", w->lease_ms);
+        const char *p[] = {buf_cstr(&fences), lease};
+        l->beating = true;
+        l->beat_sent_ms = uv_now(&w->loop);
+        pg_send(w->control, w->sql.beat, 2, p, on_beat, l);
+        pg_sync(w->control);
+    }
+    buf_done(&fences);
+    drop_lost_backlog(l);
+}
+
+/* ---- connection ----------------------------------------------------------------------------
+ */
+
+static void on_up(void *arg)
+{
+    struct lease *l = arg;
+    pg_set_sticky(l->pg, l->w->listening);
+    worker_tend(l->w);
+    step(l);
+}
+
+static void on_down(void *arg, const char *why)
+{
+    struct lease *l = arg;
+    log_warn("queue.disconnected", "error=\"%s\"", why);
+    worker_maybe_close(l->w);
+}
+
+static void on_notify(void *arg, const char *channel, const char *payload)
+{
+    (void)arg;
+    (void)channel;
+    (void)payload;
+}
+
+void lease_open(struct worker *w)
+{
+    static const struct pg_events events = {on_up, on_down, on_notify};
+    struct lease *l = mem_zalloc(sizeof *l);
+    w->lease = l;
+    l->w = w;
+    list_init(&l->backlog);
+    list_init(&l->held);
+    list_init(&l->finished);
+    list_init(&l->settling);
+    l->desks = mem_zalloc(w->concurrency * sizeof *l->desks);
+    for (unsigned i = 0; i < w->concurrency; i++) {
+        l->desks[i].lease = l;
+        l->desks[i].runner = runner_open(&w->run, on_done, &l->desks[i]);
+    }
+    l->beat = mem_zalloc(sizeof *l->beat);
+    (void)uv_timer_init(&w->loop, l->beat);
+    l->beat->data = l;
+    uint64_t every = w->lease_ms / 3;
+    (void)uv_timer_start(l->beat, on_beat_timer, every, every);
+    l->pg = pg_open(&w->loop, w->o->base.url ? w->o->base.url : "", w->name, &events, l);
+}
+
+bool lease_wake(struct worker *w)
+{
+    struct lease *l = w->lease;
+    if (!l || l->searching || !pg_is_up(l->pg))
+        return false;
+    pass_reset(&l->pass);
+    l->searching = true;
+    step(l);
+    return true;
+}
+
+bool lease_quiet(const struct worker *w)
+{
+    const struct lease *l = w->lease;
+    return !l || (held(l) == 0 && l->answers == 0 &&
+                  (!pg_is_up(l->pg) || (list_empty(&l->finished) && list_empty(&l->settling))));
+}
+
+void lease_kill(struct worker *w)
+{
+    for (unsigned i = 0; w->lease && i < w->concurrency; i++)
+        runner_kill(w->lease->desks[i].runner);
+}
+
+void lease_stop(struct worker *w)
+{
+    if (w->lease)
+        step(w->lease);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+void lease_close(struct worker *w)
+{
+    struct lease *l = w->lease;
+    if (!l)
+        return;
+    pg_close(l->pg);
+    for (unsigned i = 0; i < w->concurrency; i++)
+        runner_close(l->desks[i].runner);
+    list_each_safe(it, &l->finished)
+    {
+        finished_free(list_item(it, struct finished, link));
+    }
+    uv_close((uv_handle_t *)l->beat, on_timer_closed);
+    free(l->desks);
+    free(l);
+    w->lease = NULL;
+}

@@ -1,0 +1,61 @@
+/* runner.h - has one group worked on: by a command per group, by one long-lived command, or by
+ * a C function on a thread. One runner per slot of a worker. Every start is answered once,
+ * whatever happens.
+ *
+ *   command     the group as JSON on stdin and BELAY_* in the environment; exit 0: complete
+ * (stdout is the outcome), 75: again later, killed by a signal: again later, else: error
+ * (stderr says why) persistent  one JSON line in, one JSON line out (reply.h); many may be on
+ * their way at once function    belay_queue_fn */
+#ifndef BELAY_QUEUE_RUNNER_H
+#define BELAY_QUEUE_RUNNER_H
+
+#include "base/list.h"
+#include "belay_queue.h"
+#include "queue/child.h"
+#include "queue/reply.h"
+
+#include <uv.h>
+
+struct group {
+    struct list link;
+    char *queue, *entity, *kind, *process, *ids; /* ids: array literal */
+    char *work;                                  /* one line of JSON, with its newline */
+    char *refuse;                                /* why it must not be worked on, or NULL */
+    int64_t fence;
+    bool lost; /* the claim is gone: how it ends does not matter any more */
+
+    /* Lease mode: all groups that are held, and until when at least. */
+    struct list held;
+    uint64_t deadline_ms; /* by our clock, counted from before the database's */
+    bool beaten;          /* in the heartbeat that is on its way */
+};
+
+void group_free(struct group *g); /* NULL is allowed */
+
+struct runner_options {
+    uv_loop_t *loop;
+    struct nursery *nursery;
+    char *const *argv; /* the command, or NULL: `fn` */
+    bool persistent;
+    uint64_t timeout_ms; /* 0: none */
+    belay_queue_fn *fn;
+    void *fn_arg;
+};
+
+struct runner;
+typedef void runner_done_fn(void *arg, struct group *g, const struct verdict *v);
+
+/* `options` is borrowed as long as the runner lives. */
+struct runner *runner_open(const struct runner_options *options, runner_done_fn *done,
+                           void *arg);
+/* Nothing may be running. A long-lived command gets the end of its input, then five seconds. */
+void runner_close(struct runner *r);
+
+/* Borrows `g` until it is done. False: the command could not be started, errno says why; `done`
+ * is not called. More than one at a time only when persistent. */
+bool runner_start(struct runner *r, struct group *g);
+void runner_kill(struct runner *r); /* what runs is killed, and done soon */
+bool runner_is_on(const struct runner *r,
+                  const struct group *g);   /* being worked on, not behind */
+size_t runner_load(const struct runner *r); /* groups started and not done */
+#endif

@@ -1,0 +1,56 @@
+/* worker.h - a worker: claims groups of one or more queues, has them worked on, settles them.
+ *
+ * One event loop of its own, a control connection (LISTEN, what time brings about, heartbeats)
+ * and the connections that claim: one per slot in transaction mode (slot.c), one in all in
+ * lease mode (lease.c).
+ *
+ *   asleep --push, timer, start--> search from line 0 --found--> work --settled--> search on
+ *   nothing above the line: if this pass worked on something, another pass from 0 (somebody may
+ * have skipped a row because of us); else asleep
+ *
+ * A lost notification costs nothing: every wake-up searches everything, and there is one every
+ * 60 s anyway. */
+#ifndef BELAY_QUEUE_WORKER_H
+#define BELAY_QUEUE_WORKER_H
+
+#include "belay_queue.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    WORKER_QUEUES_MAX = 64,
+    WORKER_SLOTS_MAX = 256,
+    WORKER_BATCH_MAX = 500,
+    WORKER_SAFETY_POLL_MS = 60000,
+    WORKER_POLL_MS = 1000,    /* when notifications do not reach us */
+    WORKER_RECHECK_MS = 1000, /* rows were passed over because others have their entity */
+    WORKER_DRAIN_CHECK_MS = 50,
+    WORKER_PRIME_MS = 3000, /* how long our own notification may take */
+    WORKER_DONE_MS = 100    /* watchers hear of settled requests that often */
+};
+
+struct worker_queue {
+    const char *name;
+    int priority; /* higher first; equal ones in turn */
+};
+
+/* All of it is borrowed for the call. 0 stands for the default of belay_queue.h. */
+struct worker_options {
+    struct belay_queue_options base; /* its `queue` is not used */
+    struct worker_queue queues[WORKER_QUEUES_MAX];
+    size_t n_queue;
+    char *const *argv; /* the command; NULL: fn */
+    bool persistent;
+    unsigned timeout_ms; /* of a group; 0: none */
+    unsigned grace_ms;   /* after SIGTERM for what is being worked on; 0: until it is done */
+    unsigned poll_ms;    /* > 0: no LISTEN, no prepared statements: behind a pooler */
+    belay_queue_fn *fn;
+    void *fn_arg;
+};
+
+/* Works until told to stop. 0, or -1 and a sentence in `why`. Ignores SIGPIPE for the process.
+ */
+int worker_run(const struct worker_options *o, char *why, size_t why_bytes);
+#endif

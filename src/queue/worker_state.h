@@ -1,0 +1,121 @@
+/* worker_state.h - what worker.c, slot.c and lease.c share. Nobody else includes it. */
+#ifndef BELAY_QUEUE_WORKER_STATE_H
+#define BELAY_QUEUE_WORKER_STATE_H
+
+#include "queue/pg.h"
+#include "queue/runner.h"
+#include "queue/worker.h"
+
+/* The statements, with the schema's name in them. One row: name, text after `SELECT * FROM
+ * schema.` */
+#define WORKER_SQL(X)                                                                          \
+    X(version, "version()")                                                                    \
+    X(ready, "ready($1)")                                                                      \
+    X(tend, "tend($1, $2, $3, $4)")                                                            \
+    X(drained, "drained($1)")                                                                  \
+    X(announce_done, "announce_done($1)")                                                      \
+    X(claim, "claim($1, $2, $3, $4, $5)")                                                      \
+    X(settle, "settle($1, $2, $3, $4, $5, $6, $7, $8)")                                        \
+    X(again, "again($1, $2, $3, $4, $5, $6)")                                                  \
+    X(claim_lease, "claim_lease($1, $2, $3, $4, $5, $6, $7)")                                  \
+    X(settle_lease, "settle_lease($1, $2, $3, $4, $5, $6, $7)")                                \
+    X(give_back, "give_back($1)")                                                              \
+    X(beat, "beat($1, $2)")
+
+struct worker_sql {
+#define X(name, text) char *name;
+    WORKER_SQL(X)
+#undef X
+};
+
+/* Columns of claim() and claim_lease(), in this order. */
+enum claim_column {
+    CLAIM_LINE,
+    CLAIM_BUSY,
+    CLAIM_IDS,
+    CLAIM_ENTITY,
+    CLAIM_KIND,
+    CLAIM_PROCESS,
+    CLAIM_FENCE,
+    CLAIM_WORK,
+    CLAIM_REFUSE
+};
+
+/* Where a search stands: a line per queue, and what this pass has seen. */
+struct pass {
+    int64_t line[WORKER_QUEUES_MAX];
+    size_t at;     /* the queue being searched, as a place in the order of priority */
+    size_t empty;  /* queues in a row that had nothing above their line */
+    unsigned turn; /* moves the start among queues of equal priority */
+    unsigned busy; /* rows passed over in this pass */
+    bool worked;   /* this pass found something */
+    bool careful;  /* a row was locked by a stranger: savepoints from here on */
+};
+
+struct slot;
+struct lease;
+
+struct worker {
+    const struct worker_options *o;
+    uv_loop_t loop;
+    struct runner_options run;
+    struct worker_sql sql;
+    char *channel_push;
+    char name[128];                  /* what others see of us */
+    char prime[64];                  /* our own notification */
+    size_t order[WORKER_QUEUES_MAX]; /* of o->queues, highest priority first */
+    char numbers[3][16];             /* max_attempts, backoff_ms, backoff_max_ms as text */
+    char *queue_names;               /* array literal */
+    struct pg *control;
+    bool listening, was_up, tending, tend_again, draining;
+    bool dirty; /* a wake-up found nobody idle */
+    bool stopping, closing, killed;
+    bool settled[WORKER_QUEUES_MAX]; /* since watchers were told */
+    uint64_t n_complete, n_error, n_retry;
+    uv_timer_t tick, recheck, done, prime_timer, grace;
+    uv_signal_t sigterm, sigint;
+    struct slot *slots;  /* transaction mode: o->concurrency of them */
+    struct lease *lease; /* lease mode */
+    unsigned concurrency, batch, lease_ms;
+    int rc;
+    char *why;
+    size_t why_bytes;
+};
+
+/* worker.c */
+void worker_wake(struct worker *w);                       /* somebody idle starts to search */
+void worker_idle(struct worker *w, const struct pass *p); /* a search ended with nothing */
+void worker_tend(struct worker *w); /* see what time has brought about, then wake */
+void worker_count(struct worker *w, const char *queue, enum verdict_kind kind);
+void worker_stop(struct worker *w); /* take nothing new; ends when nothing runs */
+/* Stops with an error; what runs is killed. */
+void worker_fail(struct worker *w, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* An answer that is an error: ends the worker when it can never work. True when it does. */
+bool worker_hopeless(struct worker *w, const PGresult *res);
+void worker_maybe_close(struct worker *w); /* when stopping and nothing runs */
+
+void pass_reset(struct pass *p);
+size_t pass_queue(const struct worker *w, const struct pass *p); /* index into o->queues */
+/* The queue had nothing above its line; false when that ends the search. */
+bool pass_next(struct worker *w, struct pass *p);
+void pass_found(struct pass *p);
+/* One row of claim() or claim_lease() as a group. */
+struct group *group_of_row(const struct worker_queue *q, const PGresult *res, int row);
+
+/* slot.c: transaction mode */
+void slots_open(struct worker *w, const char *cells); /* array literal of cells */
+bool slots_wake(struct worker *w);                    /* false: nobody is idle */
+bool slots_quiet(const struct worker *w);             /* nothing runs or is on its way */
+void slots_kill(struct worker *w);
+void slots_stop(struct worker *w);
+void slots_close(struct worker *w);
+
+/* lease.c: lease mode */
+void lease_open(struct worker *w);
+bool lease_wake(struct worker *w);
+bool lease_quiet(const struct worker *w);
+void lease_kill(struct worker *w);
+void lease_stop(struct worker *w);
+void lease_close(struct worker *w);
+#endif
