@@ -5,10 +5,23 @@
 
 /* clang-format off: a row a line, so that adding one touches one line */
 static const struct cli_command *const table[] = {
-    &cli_cmd_serve,     &cli_cmd_acquire, &cli_cmd_release, &cli_cmd_renew,
-    &cli_cmd_convert,   &cli_cmd_check,   &cli_cmd_body,    &cli_cmd_show,
-    &cli_cmd_ls,        &cli_cmd_watch,   &cli_cmd_break,   &cli_cmd_session,
-    &cli_cmd_namespace, &cli_cmd_bench,   &cli_cmd_help,    NULL,
+    &cli_cmd_serve,
+    &cli_cmd_acquire,
+    &cli_cmd_release,
+    &cli_cmd_renew,
+    &cli_cmd_convert,
+    &cli_cmd_check,
+    &cli_cmd_body,
+    &cli_cmd_show,
+    &cli_cmd_ls,
+    &cli_cmd_watch,
+    &cli_cmd_break,
+    &cli_cmd_session,
+    &cli_cmd_namespace,
+    &cli_cmd_queue,
+    &cli_cmd_bench,
+    &cli_cmd_help,
+    NULL,
 };
 /* clang-format on */
 

@@ -1,5 +1,5 @@
--- schema.sql - everything that `belay queue install` puts into a database. Plain SQL for a DBA to read;
--- `psql -v schema=belay -1 -f schema.sql` does the same as the command (run it as the owner-to-be).
+-- schema.sql - everything that `belay queue install` puts into a database. Plain SQL for a DBA to read:
+-- `belay queue install --print` shows it, and into an empty schema `psql -v schema=NAME -1 -f` does the same.
 --
 -- A request is one row of `request`:   new -> in-progress -> complete | error
 --   transaction mode  the row stays `new` and locked while it is worked on; commit settles it
@@ -7,8 +7,8 @@
 --
 -- One entity is worked on by one process at a time. Who may start is decided under a lock of the entity
 -- (pg_try_advisory_xact_lock on a 64-bit hash; a collision only makes an entity look busy), and only
--- after it is held are the entity's rows read and row-locked, with a fresh snapshot. Row locks are taken too, with NOWAIT, so that processes
--- which speak plain SQL to this table (SELECT ... FOR UPDATE NOWAIT) are respected and respect us.
+-- after it is held are the entity's rows read, with a fresh snapshot. They are row-locked too, with NOWAIT, so
+-- that processes which speak plain SQL to this table (SELECT ... FOR UPDATE NOWAIT) are respected and respect us.
 --
 -- Sections: each "-- == version N ==" runs once, in order; "-- == functions ==" on every install.
 
@@ -95,6 +95,8 @@ CREATE TABLE :"schema".capture (
     created_at timestamptz NOT NULL DEFAULT now(),
     UNIQUE (source, queue, entity)
 );
+
+UPDATE :"schema".meta SET version = 2, changed_at = now();
 
 -- == functions ==
 
@@ -735,6 +737,17 @@ BEGIN
     ORDER BY h.id DESC LIMIT p_limit;
 END $$;
 
+-- For watchers: what was settled during the last p_ago, oldest first. The time is taken before the commit, so
+-- a watcher looks back some seconds further than it must, and remembers which ids it has seen.
+CREATE OR REPLACE FUNCTION :"schema".settled_within(p_queue text, p_ago interval) RETURNS SETOF :"schema".request
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
+BEGIN
+    PERFORM known_queue(p_queue);
+    RETURN QUERY SELECT * FROM request r
+        WHERE r.queue = p_queue AND r.settled_at > clock_timestamp() - p_ago AND r.status IN ('complete', 'error')
+        ORDER BY r.settled_at, r.id LIMIT 10000;
+END $$;
+
 CREATE OR REPLACE FUNCTION :"schema".show(p_id bigint) RETURNS SETOF :"schema".request
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
 BEGIN
@@ -989,7 +1002,8 @@ $$;
 CREATE OR REPLACE FUNCTION :"schema".grant_to(p_role name, p_what text) RETURNS void
 LANGUAGE plpgsql SET search_path = :"schema", pg_temp AS $$
 DECLARE
-    may text[] := ARRAY['version', 'push', 'push_many', 'status', 'working', 'list', 'history', 'show', 'guard', 'captures'];
+    may text[] := ARRAY['version', 'push', 'push_many', 'status', 'working', 'list', 'history', 'show', 'settled_within',
+                         'guard', 'captures'];
     f regprocedure;
 BEGIN
     IF p_what = 'worker' THEN
@@ -1011,4 +1025,3 @@ END $$;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA :"schema" FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC;
 ALTER DEFAULT PRIVILEGES IN SCHEMA :"schema" REVOKE ALL ON FUNCTIONS FROM PUBLIC;
-UPDATE :"schema".meta SET version = 2, changed_at = now() WHERE version <> 2;
