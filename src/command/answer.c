@@ -350,6 +350,8 @@ static struct reply *plain(const struct event *ev, struct manner manner, struct 
         return failed(ev, a);
     case EVENT_OVERDUE: /* news only: nobody asked */
     case EVENT_EXPIRED:
+    case EVENT_VARIABLE_EXPIRED:
+    case EVENT_TXN:
     case EVENT_KIND_COUNT:
         break;
     }

@@ -202,7 +202,8 @@ static bool is_valid(const struct op *op)
 static void prepare_cancel(struct engine *e, const struct ask *ask, const struct op *op)
 {
     struct slot *s = ask_slot(e, ask->id);
-    if (!s || (op->kind != OP_ACQUIRE && op->kind != OP_CONVERT))
+    bool waits = op->kind == OP_ACQUIRE || op->kind == OP_CONVERT || op->kind == OP_TXN;
+    if (!s || !waits)
         return;
     struct op cancel = {.kind = OP_CANCEL,
                         .target = ask->id,
@@ -210,6 +211,8 @@ static void prepare_cancel(struct engine *e, const struct ask *ask, const struct
                         .ns = op->ns,
                         .name = op->name,
                         .more = op->more};
+    if (op->kind == OP_TXN)
+        cancel.session = op->session;
     op_encode(&cancel, &s->cancel);
     BELAY_CHECK(!s->cancel.oom);
 }
@@ -286,6 +289,8 @@ void engine_counts(const struct engine *e, struct machine_counts *ret)
         ret->waiting += one.waiting;
         ret->sessions += one.sessions;
         ret->namespaces += one.namespaces;
+        ret->variables += one.variables;
+        ret->transactions += one.transactions;
     }
 }
 

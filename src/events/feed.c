@@ -71,7 +71,11 @@ uint64_t feed_append(struct feed *f, const struct event *ev)
     slot->ev.locks = NULL;
     slot->ev.sessions = NULL;
     slot->ev.namespaces = NULL;
-    slot->ev.n_cycle = slot->ev.n_rows = 0;
+    slot->ev.tables = NULL;
+    slot->ev.variables = NULL;
+    slot->ev.data = NULL;
+    slot->ev.failed = SLICE("");
+    slot->ev.n_cycle = slot->ev.n_rows = slot->ev.n_data = 0;
     uint64_t seq = f->next++;
     list_each_safe(it, &f->watchers)
     {

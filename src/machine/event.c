@@ -37,6 +37,18 @@ const char *lock_mode_word(enum lock_mode mode)
     return words[mode];
 }
 
+const char *txn_status_word(enum txn_status status)
+{
+    static const char *const words[] = {"ok", "error", "timeout"};
+    return words[status];
+}
+
+const char *txn_cause_word(enum txn_cause cause)
+{
+    static const char *const words[] = {"", "statement", "session", "requirements"};
+    return words[cause];
+}
+
 struct event *effects_add(struct effects *fx, enum event_kind kind)
 {
     if (fx->n == fx->cap) {

@@ -31,8 +31,11 @@
     X(NAMESPACE_CREATED, "namespace-created")                                                  \
     X(NAMESPACE_UPDATED, "namespace-updated")                                                  \
     X(NAMESPACE_DELETED, "namespace-deleted")                                                  \
-    X(ROWS, "rows")     /* answer of every SHOW and LIST */                                    \
-    X(FAILED, "failed") /* err and text: nothing was changed */
+    X(TXN, "transaction") /* its outcome; as news: it (name: its description) has changed      \
+                             `count` things */                                                 \
+    X(VARIABLE_EXPIRED, "variable-expired") /* name: its key; owner: its table */              \
+    X(ROWS, "rows")                         /* answer of every SHOW and LIST */                \
+    X(FAILED, "failed")                     /* err and text: nothing was changed */
 
 enum event_kind {
 #define X(id, word) EVENT_##id,
@@ -98,7 +101,7 @@ enum { LOCK_ROWS_MAX = 100 };
 
 struct session_row {
     struct slice id, description;
-    uint64_t ttl_ms, linger_ms, expires_in_ms, holds, waits;
+    uint64_t ttl_ms, linger_ms, expires_in_ms, holds, waits, variables;
     bool attached;
 };
 
@@ -106,6 +109,52 @@ struct namespace_row {
     struct slice name, description;
     uint64_t created_ms, updated_ms; /* state-machine time */
     uint64_t locks, held, waiting;
+    uint64_t tables, variables, transactions; /* transactions: those that wait */
+};
+
+/* A record of a variable: set by a session, seen by all. */
+struct record_row {
+    struct slice session, value, description; /* value: canonical JSON */
+    uint64_t set_ms_ago;
+    uint64_t expires_in_ms; /* with `forever`: lives as long as its session */
+    bool forever, exclusive;
+};
+
+struct variable_row {
+    struct slice key;
+    struct record_row record;
+};
+
+struct table_row {
+    struct slice name;
+    uint64_t keys, records;
+};
+
+enum txn_status { TXN_OK, TXN_ERROR, TXN_TIMEOUT };
+/* Why a transaction did not happen. REQUIREMENTS is said by the server, before it is ordered.
+ */
+enum txn_cause { CAUSE_NONE, CAUSE_STATEMENT, CAUSE_SESSION, CAUSE_REQUIREMENTS };
+const char *txn_status_word(enum txn_status status);
+const char *txn_cause_word(enum txn_cause cause); /* "" for none */
+
+enum txn_row_kind {
+    TXN_ROW_NULL,
+    TXN_ROW_JSON,
+    TXN_ROW_BOOL,
+    TXN_ROW_RECORD,
+    TXN_ROW_RECORDS,
+    TXN_ROW_FENCE
+};
+
+/* What a transaction selected, in the order in which it did. */
+struct txn_row {
+    struct slice name;
+    enum txn_row_kind kind;
+    struct slice json;          /* JSON */
+    bool truth;                 /* BOOL */
+    uint64_t fence;             /* FENCE */
+    struct record_row *records; /* RECORD: one, RECORDS */
+    size_t n_records;
 };
 
 struct event {
@@ -130,8 +179,15 @@ struct event {
     struct lock_row *locks; /* ROWS; with OP_WANT_LOCK one row, the lock after the step */
     struct session_row *sessions;
     struct namespace_row *namespaces;
+    struct table_row *tables;
+    struct variable_row *variables;
     size_t n_rows;
-    bool more; /* ROWS: the list goes on behind the last row */
+    bool more;              /* ROWS: the list goes on behind the last row */
+    enum txn_status status; /* TXN */
+    enum txn_cause cause;
+    struct slice failed; /* the statement: "1:/AssertOp/"; empty: none */
+    struct txn_row *data;
+    size_t n_data;
 };
 
 /* Where a step's events are put. Zero-initialised is empty and valid. */

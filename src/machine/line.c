@@ -98,6 +98,7 @@ void wait_link(struct machine *m, struct wait *w)
     more->n_timed += w->policy == POLICY_TIMED;
     s->waiting++, m->waiting++;
     map_add(&s->waits, &w->by_place, hash_place(m, who, w->lock));
+    lock_changed(m, w->lock);
 }
 
 struct wait *wait_add(struct machine *m, struct lock *l, const struct op *op,
@@ -206,6 +207,7 @@ static void unlink_and_free(struct machine *m, struct wait *w)
         map_remove(&l->space->waiters, &w->waiter->by_who);
         free(w->waiter);
     }
+    lock_changed(m, l);
     free(w->body);
     free(w);
 }

@@ -92,6 +92,7 @@ bool lock_is_closed(const struct lock *l, uint64_t now_ms)
 
 void lock_touch(struct machine *m, struct lock *l)
 {
+    lock_changed(m, l);
     if (l->touched)
         return;
     l->touched = true;
@@ -167,6 +168,7 @@ struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, 
     l->used += h->weight;
     if (l->n_holds++ == 0)
         l->space->held++, m->held++;
+    lock_changed(m, l);
     return h;
 }
 
@@ -180,6 +182,7 @@ void hold_place(struct machine *m, struct hold *h)
         list_remove(&h->in_session);
         list_push_back(&h->session->holds, &h->in_session);
     }
+    lock_changed(m, h->lock);
 }
 
 /* A shared holder has come: whoever waits for quiet begins to wait anew. */

@@ -1,7 +1,7 @@
 /* machine.c - one ordered op after the other: ends first, then the op, then the lines it
- * touched.
+ * touched, then the transactions that wait for what has changed.
  *
- *   apply:  now -> ends that are due (a batch) -> serve lines -> the op -> serve lines
+ *   apply:  now -> ends that are due (a batch) -> lines, parked -> the op -> lines, parked
  *
  * Everything else in this folder is called from here and only from here. */
 #include "machine/machine.h"
@@ -37,7 +37,7 @@ static void free_wait(struct wait *w)
     free(w);
 }
 
-static void free_space(struct space *s)
+static void free_space(struct machine *m, struct space *s)
 {
     struct index_place place;
     struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
@@ -53,6 +53,9 @@ static void free_space(struct space *s)
         l = next;
     }
     s->locks.count = 0;
+    space_free_tables(s);
+    while (!list_empty(&s->parked))
+        parked_remove(m, list_item(s->parked.next, struct parked, in_space));
     space_free(s);
 }
 
@@ -63,10 +66,10 @@ void machine_close(struct machine *m)
     for (size_t i = 0; i < m->n_accounts; i++) {
         struct account *a = m->accounts[i];
         for (size_t j = 0; j < a->n; j++)
-            free_space(a->spaces[j]);
+            free_space(m, a->spaces[j]);
         free(a->spaces);
     }
-    list_each_safe(it, &m->doomed) free_space(list_item(it, struct space, in_doomed));
+    list_each_safe(it, &m->doomed) free_space(m, list_item(it, struct space, in_doomed));
     for (size_t i = 0; i < m->n_accounts; i++) {
         free(m->accounts[i]->name);
         free(m->accounts[i]);
@@ -80,6 +83,8 @@ void machine_close(struct machine *m)
     }
     map_done(&m->sessions);
     heap_done(&m->ends);
+    heap_done(&m->ready);
+    txn_scratch_free(m->scratch);
     free(m->touched);
     free(m);
 }
@@ -100,11 +105,18 @@ static uint64_t expire(struct machine *m, uint64_t budget, struct effects *fx)
             break;
         case END_SESSION:
             units += heap_item(top, struct session, end)->n_items;
+            units += heap_item(top, struct session, end)->n_records;
             session_end(m, heap_item(top, struct session, end), REASON_TTL, 0, fx);
             break;
         case END_CLOSED:
             heap_remove(&m->ends, top);
             lock_touch(m, heap_item(top, struct more, closed)->lock);
+            break;
+        case END_RECORD:
+            record_expire(m, heap_item(top, struct record, end), fx);
+            break;
+        case END_PARKED:
+            parked_expire(m, heap_item(top, struct parked, end), fx);
             break;
         }
         budget -= units < budget ? units : budget;
@@ -162,6 +174,9 @@ static void dispatch(struct machine *m, const struct op *op, struct effects *fx)
     case OP_NAMESPACE_DELETE:
         namespace_delete(m, op, fx);
         break;
+    case OP_TXN:
+        txn_request(m, op, fx);
+        break;
     case OP_CHECK:
     case OP_SHOW:
     case OP_LIST:
@@ -169,6 +184,8 @@ static void dispatch(struct machine *m, const struct op *op, struct effects *fx)
     case OP_SESSION_LIST:
     case OP_NAMESPACE_SHOW:
     case OP_NAMESPACE_LIST:
+    case OP_TABLE_LIST:
+    case OP_TABLE_SHOW:
     case OP_KIND_COUNT:
         BELAY_UNREACHABLE("a read is not ordered");
     }
@@ -184,8 +201,10 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
         expire(m, MACHINE_EXPIRE_BATCH, fx); /* leases end here and nowhere else */
     lock_serve_touched(m, fx);
     (void)namespace_reap(m, budget, fx);
+    parked_serve(m, fx);
     dispatch(m, op, fx);
     lock_serve_touched(m, fx);
+    parked_serve(m, fx);
     m->applied = op->index;
     BELAY_DCHECK(machine_is_sound(m));
 }
@@ -203,8 +222,10 @@ uint64_t machine_now(const struct machine *m)
 uint64_t machine_due(const struct machine *m)
 {
     list_each (it, &m->doomed)
-        if (list_item(it, const struct space, in_doomed)->locks.count)
+        if (!space_is_empty(list_item(it, const struct space, in_doomed)))
             return m->now_ms;
+    if (m->ready.count)
+        return m->now_ms;
     const struct heap_node *top = heap_top(&m->ends);
     return top ? top->at : NEVER;
 }
@@ -215,5 +236,7 @@ void machine_counts(const struct machine *m, struct machine_counts *ret)
                                    .held = m->held,
                                    .waiting = m->waiting,
                                    .sessions = m->sessions.count,
-                                   .namespaces = m->n_spaces};
+                                   .namespaces = m->n_spaces,
+                                   .variables = m->n_records,
+                                   .transactions = m->n_parked};
 }

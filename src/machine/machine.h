@@ -5,8 +5,9 @@
  * hash key. Time is an input (op.now_ms) and never goes back.
  *
  *   account -> namespace -> lock -> holders, line of waiters, body
- *   session -> its holds and waits, wherever they are
- *   one counter per machine gives fences, tickets and session numbers: never twice, never less
+ *                         table -> variable -> a record of each session that has set it
+ *   session -> its holds, waits and records, wherever they are
+ *   one counter per machine gives fences, tickets, session and record numbers: never twice
  *
  * Something is over when now >= its end. Ends are worked off at the start of every op, in order
  * of (end, number), at most MACHINE_EXPIRE_BATCH units of work an op, so that a million leases
@@ -51,6 +52,7 @@ uint64_t machine_due(const struct machine *m);
 
 struct machine_counts {
     uint64_t locks, held, waiting, sessions, namespaces;
+    uint64_t variables, transactions; /* records; transactions that wait */
 };
 void machine_counts(const struct machine *m, struct machine_counts *ret);
 

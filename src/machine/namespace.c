@@ -82,6 +82,8 @@ struct space *space_new(struct machine *m, struct account *a, struct slice name)
     s->name_len = name.len;
     memcpy(s->name, name.data, name.len);
     list_init(&s->in_doomed);
+    list_init(&s->table_list);
+    list_init(&s->parked);
     return s;
 }
 
@@ -94,7 +96,10 @@ void space_describe(struct space *s, struct slice description)
 
 void space_free(struct space *s)
 {
-    BELAY_CHECK(s->locks.count == 0);
+    BELAY_CHECK(s->locks.count == 0 && s->tables.count == 0);
+    BELAY_CHECK(s->n_parked == 0 && s->watched.count == 0);
+    map_done(&s->tables);
+    map_done(&s->watched);
     map_done(&s->locks);
     map_done(&s->waits);
     map_done(&s->waiters);
@@ -157,12 +162,17 @@ void namespace_delete(struct machine *m, const struct op *op, struct effects *fx
     struct space *s = request_space(m, op, fx);
     if (!s)
         return;
-    if ((s->held || s->waiting) && !(op->flags & OP_FORCE)) {
-        request_failed(op, BELAY_ERR_IN_USE, "locks in it are held or waited for; use force",
+    bool in_use = s->held || s->waiting || s->n_records || s->n_parked;
+    if (in_use && !(op->flags & OP_FORCE)) {
+        request_failed(op, BELAY_ERR_IN_USE,
+                       s->held || s->waiting
+                           ? "locks in it are held or waited for; use force"
+                           : "variables in it are set or waited for; use force",
                        fx);
         return;
     }
     space_doom(m, s);
+    parked_leave_space(m, s, fx);
     tell(m, op, EVENT_NAMESPACE_DELETED, fx);
     (void)namespace_reap(m, MACHINE_EXPIRE_BATCH, fx);
 }
@@ -184,6 +194,17 @@ static uint64_t reap_lock(struct machine *m, struct lock *l, struct effects *fx)
     return units;
 }
 
+/* Takes one variable apart; what it cost. */
+static uint64_t reap_slot(struct machine *m, struct table *t)
+{
+    struct slot *slot = list_item(t->slot_list.next, struct slot, in_table);
+    uint64_t units = 1;
+    for (; slot->records; units++)
+        record_remove(m, slot->records);
+    slot_drop_if_idle(m, slot);
+    return units;
+}
+
 /* Takes locks out of a doomed namespace until it is empty or the budget is used up. */
 static uint64_t reap_locks(struct machine *m, struct space *s, uint64_t budget,
                            struct effects *fx)
@@ -198,10 +219,23 @@ static uint64_t reap_locks(struct machine *m, struct space *s, uint64_t budget,
     return budget;
 }
 
+/* The same for its variables. */
+static uint64_t reap_tables(struct machine *m, struct space *s, uint64_t budget)
+{
+    while (budget && !list_empty(&s->table_list)) {
+        uint64_t units = reap_slot(m, list_item(s->table_list.next, struct table, in_space));
+        budget -= units < budget ? units : budget;
+    }
+    return budget;
+}
+
 uint64_t namespace_reap(struct machine *m, uint64_t budget, struct effects *fx)
 {
-    list_each (it, &m->doomed)
-        budget = reap_locks(m, list_item(it, struct space, in_doomed), budget, fx);
+    list_each (it, &m->doomed) {
+        struct space *s = list_item(it, struct space, in_doomed);
+        budget = reap_locks(m, s, budget, fx);
+        budget = reap_tables(m, s, budget);
+    }
     return budget;
 }
 
@@ -210,7 +244,7 @@ void namespace_bury(struct machine *m)
     list_each_safe(it, &m->doomed)
     {
         struct space *s = list_item(it, struct space, in_doomed);
-        if (s->locks.count == 0) {
+        if (space_is_empty(s)) {
             list_remove(it);
             space_free(s);
         }

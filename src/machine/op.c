@@ -1,5 +1,6 @@
 #include "machine/op.h"
 
+#include "machine/program.h"
 #include "machine/varint.h"
 
 #include <assert.h>
@@ -111,7 +112,8 @@ enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
     uint64_t version = reader_byte(&r);
     uint64_t kind = reader_byte(&r);
     uint64_t present = reader_u64(&r);
-    if (r.bad || version != OP_VERSION || kind >= OP_KIND_COUNT || present >> OP_FIELD_COUNT)
+    if (r.bad || version == 0 || version > OP_VERSION || kind >= OP_KIND_COUNT ||
+        present >> OP_FIELD_COUNT)
         return BELAY_ERR_CORRUPT;
     op.kind = (enum op_kind)kind;
 #define X(type, field)                                                                         \
@@ -152,7 +154,8 @@ enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
     X(owner, LIMIT_OWNER_BYTES, "owner is over 128 bytes")                                     \
     X(session, LIMIT_SESSION_BYTES, "session id is over 64 bytes")                             \
     X(body, LIMIT_BODY_BYTES, "body is over 65536 bytes")                                      \
-    X(text, LIMIT_DESCRIPTION_BYTES, "text is over 1024 bytes")
+    X(text, LIMIT_DESCRIPTION_BYTES, "text is over 1024 bytes")                                \
+    X(program, LIMIT_PROGRAM_BYTES, "transaction is over 1048576 bytes")
 
 static const char *check_numbers(const struct op *op)
 {
@@ -267,7 +270,14 @@ static const char *check_combination(const struct op *op)
     case OP_NAMESPACE_SHOW:
         return op->ns.len ? NULL : "namespace is empty";
     case OP_CANCEL:
-        return op->target && op->name.len ? NULL : "target or name is missing";
+        if (op->target == 0)
+            return "target is missing";
+        return op->name.len || op->session.len ? NULL : "name or session is missing";
+    case OP_TXN:
+        return op->session.len ? NULL : "session id is empty";
+    case OP_TABLE_SHOW:
+        return op->name.len ? NULL : "table is empty";
+    case OP_TABLE_LIST:
     case OP_TICK:
     case OP_SESSION_KEEPALIVE:
     case OP_LIST:
@@ -289,6 +299,10 @@ enum belay_err op_validate(const struct op *op, const char **ret_what)
         return BELAY_ERR_RANGE;
     }
     what = check_combination(op);
+    if (!what && op->program.len && op->kind != OP_TXN)
+        what = "only a transaction has statements";
+    if (!what && op->program.len)
+        return program_check(op->program, ret_what);
     if (!what)
         return BELAY_OK;
     *ret_what = what;

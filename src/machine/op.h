@@ -40,6 +40,21 @@ enum {
     LIMIT_LOCKS = 16 * 1000000, /* of one namespace */
     LIMIT_LIST = 1000,          /* rows of one page */
     LIMIT_CYCLE = 16,           /* steps of a deadlock that are searched and named */
+    LIMIT_TABLE_BYTES = 128,    /* a table's name; a key is as long as a lock's name */
+    LIMIT_INTO_BYTES = 128,     /* the name of a selected value */
+    LIMIT_VALUE_BYTES = 65536,
+    LIMIT_TABLES = 10000,             /* of one namespace */
+    LIMIT_VARIABLES = 16 * 1000000,   /* of one namespace: records in all its tables */
+    LIMIT_RECORDS = 10000,            /* of one variable: sessions that share it */
+    LIMIT_SESSION_VARIABLES = 100000, /* of one session: it ends in one step */
+    LIMIT_PROGRAM_BYTES = 1024 * 1024,
+    LIMIT_TXN_DEPTH = 64,
+    LIMIT_TXN_STATEMENTS = 256, /* all of them, also those in blocks and branches */
+    LIMIT_TXN_OPERATORS = 4096,
+    LIMIT_TXN_LOCKS = 64,                       /* taken or given back by one transaction */
+    LIMIT_TXN_DATA_BYTES = 8 * 1024 * 1024,     /* what one transaction may select */
+    LIMIT_TXN_WAITING = 10000,                  /* of one namespace */
+    LIMIT_TXN_WAITING_BYTES = 64 * 1024 * 1024, /* of one namespace: their programs */
     TTL_DEFAULT_MS = 30000,
     SESSION_TTL_DEFAULT_MS = 60000,
 };
@@ -62,13 +77,16 @@ enum {
     X(NAMESPACE_CREATE, "namespace-create")                                                    \
     X(NAMESPACE_UPDATE, "namespace-update")                                                    \
     X(NAMESPACE_DELETE, "namespace-delete")                                                    \
+    X(TXN, "txn")     /* statements over variables and locks, all or none */                   \
     X(CHECK, "check") /* from here on: reads */                                                \
     X(SHOW, "show")                                                                            \
     X(LIST, "list")                                                                            \
     X(SESSION_SHOW, "session-show")                                                            \
     X(SESSION_LIST, "session-list")                                                            \
     X(NAMESPACE_SHOW, "namespace-show")                                                        \
-    X(NAMESPACE_LIST, "namespace-list")
+    X(NAMESPACE_LIST, "namespace-list")                                                        \
+    X(TABLE_LIST, "table-list")                                                                \
+    X(TABLE_SHOW, "table-show") /* the variables of one table, oldest first */
 
 enum op_kind {
 #define X(id, word) OP_##id,
@@ -99,7 +117,7 @@ enum op_flag {
     X(u64, asker)  /* who gets the answer; 0: nobody */                                        \
     X(bytes, account)                                                                          \
     X(bytes, ns)                                                                               \
-    X(bytes, name) /* lock name; LIST: prefix */                                               \
+    X(bytes, name) /* lock name; LIST: prefix; TABLE_SHOW: the table */                        \
     X(bytes, owner)                                                                            \
     X(bytes, session) /* session id */                                                         \
     X(bytes, body)                                                                             \
@@ -116,10 +134,11 @@ enum op_flag {
     X(u64, permits)                                                                            \
     X(u64, of)                                                                                 \
     X(u64, linger_ms)                                                                          \
-    X(u64, limit)  /* LIST: rows */                                                            \
-    X(u64, target) /* CANCEL: the asker; ATTACH, DETACH: the connection */                     \
-    X(names, more) /* ACQUIRE without waiting, RELEASE, RENEW: more names, all or none;        \
-                      KEEPALIVE: session ids */
+    X(u64, limit)     /* LIST: rows */                                                         \
+    X(u64, target)    /* CANCEL: the asker; ATTACH, DETACH: the connection */                  \
+    X(names, more)    /* ACQUIRE without waiting, RELEASE, RENEW: more names, all or none;     \
+                         KEEPALIVE: session ids */                                             \
+    X(bytes, program) /* TXN: machine/program.h; empty: a ping of the session */
 
 struct names {
     const struct slice *items;
@@ -137,7 +156,7 @@ struct op {
 #undef X
 };
 
-enum { OP_VERSION = 1 };
+enum { OP_VERSION = 2 }; /* 1: without program; still read */
 
 bool op_is_read(enum op_kind kind);
 const char *op_word(enum op_kind kind);

@@ -60,12 +60,12 @@ static struct judgement over_limit(const char *what)
     return (struct judgement){.verdict = OVER_LIMIT, .limit = what};
 }
 
-static uint32_t capacity_wanted(const struct op *op)
+uint32_t request_capacity(const struct op *op)
 {
     return op->mode == MODE_SEMAPHORE ? (uint32_t)op->of : CAPACITY_RW;
 }
 
-static uint32_t weight_wanted(const struct op *op)
+uint32_t request_weight(const struct op *op)
 {
     if (op->mode == MODE_SEMAPHORE)
         return (uint32_t)op->permits;
@@ -76,11 +76,11 @@ static uint32_t weight_wanted(const struct op *op)
 static struct judgement judge_known(const struct machine *m, const struct lock *l,
                                     const struct op *op, struct who who)
 {
-    if (l->capacity && l->capacity != capacity_wanted(op))
+    if (l->capacity && l->capacity != request_capacity(op))
         return refuse(REASON_KIND);
     struct hold *h = hold_of(l, who);
     if (h && !hold_over(h, m->now_ms)) {
-        if (h->weight != weight_wanted(op))
+        if (h->weight != request_weight(op))
             return refuse(REASON_KIND);
         if (op->flags & OP_FRESH)
             return refuse(REASON_HELD);
@@ -89,7 +89,7 @@ static struct judgement judge_known(const struct machine *m, const struct lock *
     struct wait *w = l->more && l->more->n_waits ? wait_of(m, l, who) : NULL;
     if (!w)
         return (struct judgement){.verdict = WAIT};
-    if (w->upgrade || w->weight != weight_wanted(op) || w->policy != op->policy ||
+    if (w->upgrade || w->weight != request_weight(op) || w->policy != op->policy ||
         w->quiet_ms != op->quiet_ms)
         return refuse(REASON_KIND);
     if (op->wait_ms == 0)
@@ -103,8 +103,8 @@ static bool way_is_free(const struct machine *m, const struct lock *l, const str
         return false;
     if (!l)
         return true;
-    uint32_t capacity = l->capacity ? l->capacity : capacity_wanted(op);
-    if (lock_is_closed(l, m->now_ms) || capacity - l->used < weight_wanted(op))
+    uint32_t capacity = l->capacity ? l->capacity : request_capacity(op);
+    if (lock_is_closed(l, m->now_ms) || capacity - l->used < request_weight(op))
         return false;
     if (!l->more)
         return true;
@@ -134,11 +134,11 @@ static struct judgement judge(const struct machine *m, const struct space *s,
     return (struct judgement){.verdict = is_free ? GRANT : WAIT};
 }
 
-static void grant(struct machine *m, struct space *s, const struct op *op, struct slice name,
-                  struct session *session, struct effects *fx)
+struct hold *request_grant(struct machine *m, struct space *s, const struct op *op,
+                           struct slice name, struct session *session, struct effects *fx)
 {
     struct lock *l = lock_get(m, s, name);
-    l->capacity = capacity_wanted(op);
+    l->capacity = request_capacity(op);
     if (op->flags & OP_SET_BODY) {
         lock_set_body(l, op->body);
         lock_touch(m, l); /* an emptied body may leave `more` with nothing in it */
@@ -149,14 +149,15 @@ static void grant(struct machine *m, struct space *s, const struct op *op, struc
                       .ttl_ms = (uint32_t)op->ttl_ms,
                       .grace_ms = (uint32_t)op->grace_ms,
                       .delay_ms = (uint32_t)op->delay_ms,
-                      .weight = weight_wanted(op)};
+                      .weight = request_weight(op)};
     struct hold *h = hold_add(m, l, &g, ++m->counter);
     end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
     hold_granted(m, h, fx);
+    return h;
 }
 
-static void grant_again(struct machine *m, struct hold *h, const struct op *op,
-                        struct effects *fx)
+void request_grant_again(struct machine *m, struct hold *h, const struct op *op,
+                         struct effects *fx)
 {
     h->asker = op->asker;
     h->ttl_ms = (uint32_t)op->ttl_ms;
@@ -228,7 +229,7 @@ static void join_line(struct machine *m, struct space *s, const struct op *op,
     if (l && refused_as_deadlock(m, l, op, who, fx))
         return;
     l = lock_get(m, s, op->name);
-    l->capacity = capacity_wanted(op);
+    l->capacity = request_capacity(op);
     struct wait *w = wait_add(m, l, op, session, NULL);
     queued(m, w, op, fx);
 }
@@ -253,10 +254,10 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
     struct judgement j = judge(m, s, l, op, session);
     switch (j.verdict) {
     case GRANT:
-        grant(m, s, op, op->name, session, fx);
+        (void)request_grant(m, s, op, op->name, session, fx);
         break;
     case GRANT_AGAIN:
-        grant_again(m, j.hold, op, fx);
+        request_grant_again(m, j.hold, op, fx);
         break;
     case TAKE_OVER:
         take_over(m, j.wait, op, fx);
@@ -468,7 +469,7 @@ static void convert_now(struct machine *m, struct hold *h, const struct op *op,
                         struct effects *fx)
 {
     struct lock *l = h->lock;
-    uint32_t weight = weight_wanted(op);
+    uint32_t weight = request_weight(op);
     l->used = l->used - h->weight + weight;
     h->weight = weight;
     h->asker = op->asker;
@@ -584,6 +585,10 @@ static void cancel_in(struct machine *m, struct lock *l, const struct op *op,
 void request_cancel(struct machine *m, const struct op *op, struct effects *fx)
 {
     struct space *s = space_find(m, op->account, op->ns);
+    if (op->name.len == 0) {
+        parked_cancel(m, op);
+        return;
+    }
     for (size_t i = 0; s && i <= op->more.n; i++) {
         struct lock *l = lock_find(m, s, name_at(op, i));
         if (l)

@@ -158,6 +158,7 @@ static void session_row(const struct session *s, uint64_t now_ms, struct session
         .expires_in_ms = left(s->end.at, now_ms),
         .holds = holds,
         .waits = s->n_items - holds,
+        .variables = s->n_records,
         .attached = s->target != 0};
 }
 
@@ -209,7 +210,10 @@ static void namespace_row(const struct space *s, struct namespace_row *row, stru
         .updated_ms = s->updated_ms,
         .locks = s->locks.count,
         .held = s->held,
-        .waiting = s->waiting};
+        .waiting = s->waiting,
+        .tables = s->tables.count,
+        .variables = s->n_records,
+        .transactions = s->n_parked};
 }
 
 static void list_namespaces(const struct machine *m, const struct op *op, struct effects *fx)
@@ -269,6 +273,8 @@ void machine_query(const struct machine *m, const struct op *op, struct effects 
         show_lock(m, op, fx);
     else if (op->kind == OP_LIST)
         list_locks(m, s, op, fx);
+    else if (op->kind == OP_TABLE_LIST || op->kind == OP_TABLE_SHOW)
+        table_query(m, s, op, fx);
     else
         show_namespace(m, s, op, fx);
 }

@@ -26,6 +26,8 @@ struct session *session_add(struct machine *m, struct slice id, uint64_t number)
     memcpy(s->id, id.data, id.len);
     list_init(&s->holds);
     list_init(&s->waits);
+    list_init(&s->records);
+    list_init(&s->parked);
     list_push_back(&m->session_list, &s->in_machine);
     map_add(&m->sessions, &s->by_id, hash_bytes(&m->key, id.data, id.len));
     return s;
@@ -40,7 +42,8 @@ void session_describe(struct session *s, struct slice description)
 
 void session_free(struct machine *m, struct session *s)
 {
-    BELAY_CHECK(s->n_items == 0);
+    BELAY_CHECK(s->n_items == 0 && s->n_records == 0);
+    BELAY_CHECK(list_empty(&s->parked));
     heap_remove(&m->ends, &s->end);
     list_remove(&s->in_machine);
     map_remove(&m->sessions, &s->by_id);
@@ -65,12 +68,31 @@ static struct event *session_news(const struct machine *m, const struct session 
     return ev;
 }
 
+/* Before anything else goes: a parked transaction of this session must not see it half gone. */
+static void end_parked(struct machine *m, struct session *s, struct effects *fx)
+{
+    list_each_safe(it, &s->parked)
+        parked_leave(m, list_item(it, struct parked, in_session), TXN_ERROR, CAUSE_SESSION, fx);
+}
+
+static void end_records(struct machine *m, struct session *s)
+{
+    while (!list_empty(&s->records)) {
+        struct record *r = list_item(s->records.next, struct record, in_session);
+        struct slot *slot = r->slot;
+        record_remove(m, r);
+        slot_drop_if_idle(m, slot);
+    }
+}
+
 /* Holds and waits end in the order of their numbers; only then are the lines served, so none of
  * this session's waits can be granted a lock that it has just lost. */
 void session_end(struct machine *m, struct session *s, enum reason reason, uint64_t asker,
                  struct effects *fx)
 {
-    uint64_t n = s->n_items;
+    uint64_t n = s->n_items + s->n_records;
+    end_parked(m, s, fx);
+    end_records(m, s);
     bool closed = reason == REASON_RELEASE;
     while (s->n_items) {
         struct hold *h = NULL;

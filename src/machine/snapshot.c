@@ -1,9 +1,11 @@
 /* snapshot.c - the whole state as bytes and back, its hash, and the walk that checks it.
  *
- *   "BELAYSNP" version | applied now counter | sessions | accounts, namespaces, locks | crc32c
+ *   "BELAYSNP" version | applied now counter | sessions | accounts, namespaces, locks,
+ *   tables, parked | crc32c
  *
  * Equal states give equal bytes: everything is written in an order that is part of the state
  * (names, numbers, places in line), nothing in the order of a table. Reading trusts nothing. */
+#include "machine/snapshot.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "machine/state.h"
@@ -11,17 +13,21 @@
 
 #include <stdlib.h>
 
-enum { SNAPSHOT_VERSION = 1, SNAPSHOT_MAGIC_BYTES = 8, SNAPSHOT_CRC_BYTES = 4 };
+enum {
+    SNAPSHOT_VERSION = 2 /* 1: no variables; still read */,
+    SNAPSHOT_MAGIC_BYTES = 8,
+    SNAPSHOT_CRC_BYTES = 4
+};
 static const char magic[SNAPSHOT_MAGIC_BYTES] = {'B', 'E', 'L', 'A', 'Y', 'S', 'N', 'P'};
 
 /* --- writing --- */
 
-static void put_end(struct buf *out, const struct heap_node *end) /* 0: none; else at + 1 */
+void snapshot_put_end(struct buf *out, const struct heap_node *end) /* 0: none; else at + 1 */
 {
     varint_put(out, end->pos ? end->at + 1 : 0);
 }
 
-static void put_session_ref(struct buf *out, const struct session *s)
+void snapshot_put_session_ref(struct buf *out, const struct session *s)
 {
     varint_put(out, s ? s->end.seq : 0);
 }
@@ -40,9 +46,9 @@ static void put_session(struct buf *out, const struct session *s)
 static void put_hold(struct buf *out, const struct hold *h)
 {
     varint_put_bytes(out, hold_owner(h));
-    put_session_ref(out, h->session);
+    snapshot_put_session_ref(out, h->session);
     varint_put(out, hold_fence(h));
-    put_end(out, &h->end);
+    snapshot_put_end(out, &h->end);
     varint_put(out, h->asker);
     varint_put(out, h->since_ms);
     varint_put(out, h->ttl_ms);
@@ -55,7 +61,7 @@ static void put_hold(struct buf *out, const struct hold *h)
 static void put_wait(struct buf *out, const struct wait *w)
 {
     varint_put_bytes(out, wait_owner(w));
-    put_session_ref(out, w->session);
+    snapshot_put_session_ref(out, w->session);
     varint_put(out, w->end.seq);
     varint_put(out, w->end.at);
     varint_put(out, w->upgrade ? hold_fence(w->upgrade) : 0);
@@ -83,7 +89,7 @@ static void put_lock(struct buf *out, const struct lock *l)
     varint_put(out, l->more != NULL);
     if (!l->more)
         return;
-    put_end(out, &l->more->closed);
+    snapshot_put_end(out, &l->more->closed);
     varint_put(out, l->more->closed.pos ? l->more->closed.seq : 0);
     varint_put_bytes(out, slice_of(l->more->body, l->more->body_len));
     varint_put(out, l->more->n_waits);
@@ -102,6 +108,8 @@ static void put_space(struct buf *out, const struct space *s)
     struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
     for (; l; l = index_next(&s->index, &place))
         put_lock(out, l);
+    snapshot_put_tables(out, s);
+    snapshot_put_parked(out, s);
 }
 
 void machine_encode(const struct machine *m, struct buf *out)
@@ -152,20 +160,7 @@ uint64_t machine_hash(const struct machine *m)
 
 /* --- reading --- */
 
-struct loader {
-    struct machine *m;
-    struct reader r;
-    uint64_t *numbers; /* every fence, ticket and session number: none may stand twice */
-    size_t n_numbers, cap_numbers;
-    struct session **sessions; /* by number */
-    size_t n_sessions;
-    struct hold **holds; /* of sessions, to be put into their lists by number */
-    size_t n_holds, cap_holds;
-    struct wait **waits;
-    size_t n_waits, cap_waits;
-};
-
-static void *grown(void *items, size_t n, size_t *cap, size_t size)
+void *loader_grown(void *items, size_t n, size_t *cap, size_t size)
 {
     if (n < *cap)
         return items;
@@ -173,50 +168,51 @@ static void *grown(void *items, size_t n, size_t *cap, size_t size)
     return mem_resize(items, *cap * size);
 }
 
-static bool ok(struct loader *ld, bool cond)
+bool loader_ok(struct loader *ld, bool cond)
 {
     if (!cond)
         ld->r.bad = true;
     return !ld->r.bad;
 }
 
-static uint64_t number(struct loader *ld)
+uint64_t loader_number(struct loader *ld)
 {
     uint64_t n = reader_u64(&ld->r);
-    ok(ld, n > 0 && n <= ld->m->counter);
-    ld->numbers = grown(ld->numbers, ld->n_numbers, &ld->cap_numbers, sizeof *ld->numbers);
+    loader_ok(ld, n > 0 && n <= ld->m->counter);
+    ld->numbers =
+        loader_grown(ld->numbers, ld->n_numbers, &ld->cap_numbers, sizeof *ld->numbers);
     ld->numbers[ld->n_numbers++] = n;
     return n;
 }
 
-static uint64_t bounded(struct loader *ld, uint64_t max)
+uint64_t loader_bounded(struct loader *ld, uint64_t max)
 {
     uint64_t v = reader_u64(&ld->r);
-    return ok(ld, v <= max) ? v : 0;
+    return loader_ok(ld, v <= max) ? v : 0;
 }
 
-static struct slice bytes_of(struct loader *ld, size_t min, size_t max)
+struct slice loader_bytes(struct loader *ld, size_t min, size_t max)
 {
     struct slice s = reader_bytes(&ld->r);
-    ok(ld, s.len >= min && s.len <= max);
+    loader_ok(ld, s.len >= min && s.len <= max);
     return s;
 }
 
-static uint64_t time_of(struct loader *ld)
+uint64_t loader_time(struct loader *ld)
 {
-    return bounded(ld, UINT64_MAX / 2);
+    return loader_bounded(ld, UINT64_MAX / 2);
 }
 
 static void read_session(struct loader *ld)
 {
-    struct slice id = bytes_of(ld, 1, LIMIT_SESSION_BYTES);
-    uint64_t seq = number(ld);
-    uint64_t at = time_of(ld);
-    uint64_t ttl_ms = bounded(ld, LIMIT_TTL_MS);
-    uint64_t linger_ms = bounded(ld, LIMIT_LINGER_MS);
+    struct slice id = loader_bytes(ld, 1, LIMIT_SESSION_BYTES);
+    uint64_t seq = loader_number(ld);
+    uint64_t at = loader_time(ld);
+    uint64_t ttl_ms = loader_bounded(ld, LIMIT_TTL_MS);
+    uint64_t linger_ms = loader_bounded(ld, LIMIT_LINGER_MS);
     uint64_t target = reader_u64(&ld->r);
-    struct slice description = bytes_of(ld, 0, LIMIT_DESCRIPTION_BYTES);
-    if (!ok(ld, ttl_ms > 0) || !ok(ld, !session_find(ld->m, id)))
+    struct slice description = loader_bytes(ld, 0, LIMIT_DESCRIPTION_BYTES);
+    if (!loader_ok(ld, ttl_ms > 0) || !loader_ok(ld, !session_find(ld->m, id)))
         return;
     struct session *s = session_add(ld->m, id, seq);
     s->ttl_ms = (uint32_t)ttl_ms;
@@ -224,11 +220,11 @@ static void read_session(struct loader *ld)
     s->target = target;
     session_describe(s, description);
     heap_set(&ld->m->ends, &s->end, at);
-    ok(ld, ld->n_sessions == 0 || ld->sessions[ld->n_sessions - 1]->end.seq < seq);
+    loader_ok(ld, ld->n_sessions == 0 || ld->sessions[ld->n_sessions - 1]->end.seq < seq);
     ld->sessions[ld->n_sessions++] = s;
 }
 
-static struct session *session_ref(struct loader *ld)
+struct session *loader_session(struct loader *ld)
 {
     uint64_t seq = reader_u64(&ld->r);
     size_t lo = 0, hi = ld->n_sessions;
@@ -242,7 +238,7 @@ static struct session *session_ref(struct loader *ld)
     if (seq == 0)
         return NULL;
     bool found = lo < ld->n_sessions && ld->sessions[lo]->end.seq == seq;
-    return ok(ld, found) ? ld->sessions[lo] : NULL;
+    return loader_ok(ld, found) ? ld->sessions[lo] : NULL;
 }
 
 static bool weight_fits(const struct lock *l, uint64_t weight)
@@ -256,19 +252,21 @@ static bool weight_fits(const struct lock *l, uint64_t weight)
 
 static void read_hold(struct loader *ld, struct lock *l)
 {
-    struct grant g = {.owner = bytes_of(ld, 1, LIMIT_OWNER_BYTES), .session = session_ref(ld)};
-    uint64_t fence = number(ld);
+    struct grant g = {.owner = loader_bytes(ld, 1, LIMIT_OWNER_BYTES),
+                      .session = loader_session(ld)};
+    uint64_t fence = loader_number(ld);
     uint64_t end = reader_u64(&ld->r);
     g.asker = reader_u64(&ld->r);
-    uint64_t since_ms = time_of(ld);
-    g.ttl_ms = (uint32_t)bounded(ld, LIMIT_TTL_MS);
-    g.grace_ms = (uint32_t)bounded(ld, LIMIT_GRACE_MS);
-    g.delay_ms = (uint32_t)bounded(ld, LIMIT_DELAY_MS);
+    uint64_t since_ms = loader_time(ld);
+    g.ttl_ms = (uint32_t)loader_bounded(ld, LIMIT_TTL_MS);
+    g.grace_ms = (uint32_t)loader_bounded(ld, LIMIT_GRACE_MS);
+    g.delay_ms = (uint32_t)loader_bounded(ld, LIMIT_DELAY_MS);
     uint64_t weight = reader_u64(&ld->r);
-    uint64_t overdue = bounded(ld, 1);
-    ok(ld, weight_fits(l, weight) && l->capacity - l->used >= weight && end <= UINT64_MAX / 2);
+    uint64_t overdue = loader_bounded(ld, 1);
+    loader_ok(ld, weight_fits(l, weight) && l->capacity - l->used >= weight &&
+                      end <= UINT64_MAX / 2);
     if (!list_empty(&l->holds))
-        ok(ld, hold_fence(list_item(l->holds.prev, struct hold, in_lock)) < fence);
+        loader_ok(ld, hold_fence(list_item(l->holds.prev, struct hold, in_lock)) < fence);
     if (ld->r.bad)
         return;
     g.weight = (uint32_t)weight;
@@ -281,7 +279,7 @@ static void read_hold(struct loader *ld, struct lock *l)
     if (end)
         heap_set(&ld->m->ends, &h->end, end - 1);
     if (session) {
-        ld->holds = grown(ld->holds, ld->n_holds, &ld->cap_holds, sizeof(struct hold *));
+        ld->holds = loader_grown(ld->holds, ld->n_holds, &ld->cap_holds, sizeof(struct hold *));
         ld->holds[ld->n_holds++] = h;
         session->n_items++;
     }
@@ -300,44 +298,45 @@ static struct hold *hold_with(const struct lock *l, uint64_t fence)
 /* The fields of a wait that stand behind its owner; false when they do not fit the lock. */
 static bool read_wait_fields(struct loader *ld, const struct lock *l, struct wait *w)
 {
-    w->session = session_ref(ld);
-    w->end = (struct heap_node){.seq = number(ld), .tag = END_WAIT};
-    w->end.at = time_of(ld);
+    w->session = loader_session(ld);
+    w->end = (struct heap_node){.seq = loader_number(ld), .tag = END_WAIT};
+    w->end.at = loader_time(ld);
     uint64_t upgrade = reader_u64(&ld->r);
     w->asker = reader_u64(&ld->r);
-    w->since_ms = time_of(ld);
-    w->deadline_ms = time_of(ld);
-    w->quiet_from_ms = time_of(ld);
-    w->ttl_ms = (uint32_t)bounded(ld, LIMIT_TTL_MS);
-    w->grace_ms = (uint32_t)bounded(ld, LIMIT_GRACE_MS);
-    w->delay_ms = (uint32_t)bounded(ld, LIMIT_DELAY_MS);
-    w->quiet_ms = (uint32_t)bounded(ld, LIMIT_QUIET_MS);
+    w->since_ms = loader_time(ld);
+    w->deadline_ms = loader_time(ld);
+    w->quiet_from_ms = loader_time(ld);
+    w->ttl_ms = (uint32_t)loader_bounded(ld, LIMIT_TTL_MS);
+    w->grace_ms = (uint32_t)loader_bounded(ld, LIMIT_GRACE_MS);
+    w->delay_ms = (uint32_t)loader_bounded(ld, LIMIT_DELAY_MS);
+    w->quiet_ms = (uint32_t)loader_bounded(ld, LIMIT_QUIET_MS);
     uint64_t weight = reader_u64(&ld->r);
     w->weight = (uint32_t)weight;
-    w->policy = (enum lock_policy)bounded(ld, POLICY_TIMED);
-    w->brings_body = bounded(ld, 1);
-    ok(ld, weight_fits(l, weight));
-    ok(ld, w->policy == POLICY_HARD || weight == CAPACITY_RW);
-    ok(ld, w->end.at <= w->deadline_ms && w->since_ms <= w->deadline_ms);
+    w->policy = (enum lock_policy)loader_bounded(ld, POLICY_TIMED);
+    w->brings_body = loader_bounded(ld, 1);
+    loader_ok(ld, weight_fits(l, weight));
+    loader_ok(ld, w->policy == POLICY_HARD || weight == CAPACITY_RW);
+    loader_ok(ld, w->end.at <= w->deadline_ms && w->since_ms <= w->deadline_ms);
     if (upgrade) {
         w->upgrade = hold_with(l, upgrade);
-        ok(ld, w->upgrade && weight == CAPACITY_RW && w->upgrade->weight == SHARED_WEIGHT &&
-                   w->policy == POLICY_HARD && w->upgrade->session == w->session);
+        loader_ok(ld, w->upgrade && weight == CAPACITY_RW &&
+                          w->upgrade->weight == SHARED_WEIGHT && w->policy == POLICY_HARD &&
+                          w->upgrade->session == w->session);
     }
     return !ld->r.bad;
 }
 
 static void read_wait(struct loader *ld, struct lock *l)
 {
-    struct slice owner = bytes_of(ld, 1, LIMIT_OWNER_BYTES);
+    struct slice owner = loader_bytes(ld, 1, LIMIT_OWNER_BYTES);
     struct wait fields = {.lock = l, .owner_len = (uint8_t)owner.len};
     bool fits = read_wait_fields(ld, l, &fields);
-    struct slice body = bytes_of(ld, 0, LIMIT_BODY_BYTES);
+    struct slice body = loader_bytes(ld, 0, LIMIT_BODY_BYTES);
     struct who who = {owner, fields.session};
-    if (!fits || ld->r.bad || !ok(ld, !wait_of(ld->m, l, who)))
+    if (!fits || ld->r.bad || !loader_ok(ld, !wait_of(ld->m, l, who)))
         return;
     if (fields.upgrade &&
-        !ok(ld, slice_eq(hold_owner(fields.upgrade), owner) && l->more->n_waits == 0))
+        !loader_ok(ld, slice_eq(hold_owner(fields.upgrade), owner) && l->more->n_waits == 0))
         return;
     struct wait *w = mem_alloc(sizeof *w + owner.len);
     memcpy(w, &fields, sizeof fields);
@@ -347,7 +346,7 @@ static void read_wait(struct loader *ld, struct lock *l)
     uint64_t at = w->end.at;
     wait_link(ld->m, w);
     heap_set(&ld->m->ends, &w->end, at);
-    ld->waits = grown(ld->waits, ld->n_waits, &ld->cap_waits, sizeof(struct wait *));
+    ld->waits = loader_grown(ld->waits, ld->n_waits, &ld->cap_waits, sizeof(struct wait *));
     ld->waits[ld->n_waits++] = w;
 }
 
@@ -357,12 +356,12 @@ static void read_more(struct loader *ld, struct lock *l)
     uint64_t closed = reader_u64(&ld->r);
     uint64_t closed_seq = 0;
     if (closed)
-        closed_seq = number(ld);
+        closed_seq = loader_number(ld);
     else
-        ok(ld, reader_u64(&ld->r) == 0);
-    struct slice body = bytes_of(ld, 0, LIMIT_BODY_BYTES);
-    uint64_t n_waits = bounded(ld, LIMIT_WAITERS);
-    if (!ok(ld, closed <= UINT64_MAX / 2))
+        loader_ok(ld, reader_u64(&ld->r) == 0);
+    struct slice body = loader_bytes(ld, 0, LIMIT_BODY_BYTES);
+    uint64_t n_waits = loader_bounded(ld, LIMIT_WAITERS);
+    if (!loader_ok(ld, closed <= UINT64_MAX / 2))
         return;
     if (closed) {
         more->closed.seq = closed_seq;
@@ -371,41 +370,42 @@ static void read_more(struct loader *ld, struct lock *l)
     lock_set_body(l, body);
     for (uint64_t i = 0; i < n_waits && !ld->r.bad; i++)
         read_wait(ld, l);
-    ok(ld, n_waits || closed || body.len); /* else it would not be there */
+    loader_ok(ld, n_waits || closed || body.len); /* else it would not be there */
 }
 
 static void read_lock(struct loader *ld, struct space *s, struct slice *previous)
 {
-    struct slice name = bytes_of(ld, 1, LIMIT_NAME_BYTES);
+    struct slice name = loader_bytes(ld, 1, LIMIT_NAME_BYTES);
     uint64_t capacity = reader_u64(&ld->r);
-    uint64_t n_holds = bounded(ld, LIMIT_HOLDERS);
-    if (!ok(ld, slice_cmp(*previous, name) < 0) ||
-        !ok(ld, capacity <= LIMIT_PERMITS || capacity == CAPACITY_RW))
+    uint64_t n_holds = loader_bounded(ld, LIMIT_HOLDERS);
+    if (!loader_ok(ld, slice_cmp(*previous, name) < 0) ||
+        !loader_ok(ld, capacity <= LIMIT_PERMITS || capacity == CAPACITY_RW))
         return;
     *previous = name;
     struct lock *l = lock_get(ld->m, s, name);
     l->capacity = (uint32_t)capacity;
     for (uint64_t i = 0; i < n_holds && !ld->r.bad; i++)
         read_hold(ld, l);
-    uint64_t has_more = bounded(ld, 1);
+    uint64_t has_more = loader_bounded(ld, 1);
     if (has_more && !ld->r.bad)
         read_more(ld, l);
     bool in_use = l->n_holds || (l->more && l->more->n_waits);
-    ok(ld, in_use == (capacity != 0)); /* an idle lock has no kind */
-    ok(ld, l->n_holds || has_more);    /* and exists for a reason */
+    loader_ok(ld, in_use == (capacity != 0)); /* an idle lock has no kind */
+    loader_ok(ld, l->n_holds || has_more);    /* and exists for a reason */
 }
 
 static void read_space(struct loader *ld, struct account *a, bool doomed)
 {
-    struct slice name = bytes_of(ld, 1, LIMIT_NAMESPACE_BYTES);
-    struct slice description = bytes_of(ld, 0, LIMIT_DESCRIPTION_BYTES);
-    uint64_t created_ms = time_of(ld);
-    uint64_t updated_ms = time_of(ld);
+    struct slice name = loader_bytes(ld, 1, LIMIT_NAMESPACE_BYTES);
+    struct slice description = loader_bytes(ld, 0, LIMIT_DESCRIPTION_BYTES);
+    uint64_t created_ms = loader_time(ld);
+    uint64_t updated_ms = loader_time(ld);
     uint64_t n_locks = reader_u64(&ld->r);
     bool in_order =
         a->n == 0 ||
         slice_cmp(slice_of(a->spaces[a->n - 1]->name, a->spaces[a->n - 1]->name_len), name) < 0;
-    if (ld->r.bad || !ok(ld, doomed || in_order) || !ok(ld, a->n < LIMIT_NAMESPACES))
+    if (ld->r.bad || !loader_ok(ld, doomed || in_order) ||
+        !loader_ok(ld, a->n < LIMIT_NAMESPACES))
         return;
     struct space *s = doomed ? space_new(ld->m, a, name) : space_add(ld->m, a, name);
     if (doomed) {
@@ -418,14 +418,18 @@ static void read_space(struct loader *ld, struct account *a, bool doomed)
     struct slice previous = slice_of("", 0);
     for (uint64_t i = 0; i < n_locks && !ld->r.bad; i++)
         read_lock(ld, s, &previous);
+    if (ld->version < 2 || ld->r.bad)
+        return;
+    loader_tables(ld, s);
+    loader_parked(ld, s);
 }
 
 static void read_accounts(struct loader *ld)
 {
     uint64_t n = reader_u64(&ld->r);
     for (uint64_t i = 0; i < n && !ld->r.bad; i++) {
-        struct slice name = bytes_of(ld, 1, LIMIT_ACCOUNT_BYTES);
-        if (ld->r.bad || !ok(ld, !account_find(ld->m, name)))
+        struct slice name = loader_bytes(ld, 1, LIMIT_ACCOUNT_BYTES);
+        if (ld->r.bad || !loader_ok(ld, !account_find(ld->m, name)))
             return;
         struct account *a = account_add(ld->m, name);
         uint64_t n_spaces = reader_u64(&ld->r);
@@ -435,7 +439,7 @@ static void read_accounts(struct loader *ld)
         for (uint64_t j = 0; j < n_doomed && !ld->r.bad; j++)
             read_space(ld, a, true);
     }
-    ok(ld, n > 0);
+    loader_ok(ld, n > 0);
 }
 
 static int by_number(const void *a, const void *b)
@@ -462,7 +466,7 @@ static void finish(struct loader *ld)
     if (ld->n_numbers)
         qsort(ld->numbers, ld->n_numbers, sizeof *ld->numbers, by_number);
     for (size_t i = 1; i < ld->n_numbers; i++)
-        ok(ld, ld->numbers[i - 1] < ld->numbers[i]);
+        loader_ok(ld, ld->numbers[i - 1] < ld->numbers[i]);
     if (ld->n_holds)
         qsort(ld->holds, ld->n_holds, sizeof(struct hold *), by_fence);
     for (size_t i = 0; i < ld->n_holds; i++)
@@ -471,22 +475,23 @@ static void finish(struct loader *ld)
         qsort(ld->waits, ld->n_waits, sizeof(struct wait *), by_ticket);
     for (size_t i = 0; i < ld->n_waits; i++)
         wait_place(ld->waits[i]);
+    loader_finish_records(ld);
 }
 
 static void read_machine(struct loader *ld)
 {
     struct machine *m = ld->m;
     m->applied = reader_u64(&ld->r);
-    m->now_ms = bounded(ld, UINT64_MAX / 4);
-    m->counter = bounded(ld, UINT64_MAX / 4);
-    uint64_t n_sessions = bounded(ld, LIMIT_SESSIONS);
-    if (!ok(ld, n_sessions <= ld->r.left.len)) /* each takes a byte at least */
+    m->now_ms = loader_bounded(ld, UINT64_MAX / 4);
+    m->counter = loader_bounded(ld, UINT64_MAX / 4);
+    uint64_t n_sessions = loader_bounded(ld, LIMIT_SESSIONS);
+    if (!loader_ok(ld, n_sessions <= ld->r.left.len)) /* each takes a byte at least */
         return;
     ld->sessions = mem_alloc((size_t)n_sessions * sizeof(struct session *));
     for (uint64_t i = 0; i < n_sessions && !ld->r.bad; i++)
         read_session(ld);
     read_accounts(ld);
-    ok(ld, ld->r.left.len == 0);
+    loader_ok(ld, ld->r.left.len == 0);
     finish(ld);
 }
 
@@ -503,13 +508,16 @@ enum belay_err machine_decode(struct slice in, struct hash_key key, struct machi
         return BELAY_ERR_CORRUPT;
     struct loader ld = {.m = machine_new(key),
                         .r = {.left = slice_of(in.data + sizeof magic, n - sizeof magic)}};
-    if (ok(&ld, reader_u64(&ld.r) == SNAPSHOT_VERSION))
+    ld.version = reader_u64(&ld.r);
+    if (loader_ok(&ld, ld.version >= 1 && ld.version <= SNAPSHOT_VERSION))
         read_machine(&ld);
     bool bad = ld.r.bad;
     free(ld.numbers);
     free(ld.sessions);
     free(ld.holds);
     free(ld.waits);
+    free(ld.records);
+    free(ld.parked);
     if (bad) {
         machine_close(ld.m);
         return BELAY_ERR_CORRUPT;

@@ -74,6 +74,87 @@ static void check_lock(const struct machine *m, const struct lock *l)
         check_line(m, l);
 }
 
+static void check_record(const struct machine *m, const struct slot *slot,
+                         const struct record *r)
+{
+    BELAY_CHECK(r->slot == slot && !r->gone);
+    BELAY_CHECK(r->end.seq > 0 && r->end.seq <= m->counter);
+    BELAY_CHECK((r->ttl_ms == 0) == (r->end.pos == 0));
+    BELAY_CHECK(r->ttl_ms == 0 || r->end.at == r->set_ms + r->ttl_ms);
+    for (const struct record *other = r->next; other; other = other->next)
+        BELAY_CHECK(other->session != r->session); /* one record of a session */
+}
+
+static uint64_t check_table(const struct machine *m, const struct table *t)
+{
+    uint64_t slots = 0, records = 0;
+    list_each (it, &t->slot_list) {
+        const struct slot *slot = list_item(it, const struct slot, in_table);
+        uint32_t n = 0;
+        for (const struct record *r = slot->records; r; r = r->next, n++)
+            check_record(m, slot, r);
+        BELAY_CHECK(n > 0 && n == slot->n_records); /* exists for a reason */
+        BELAY_CHECK(slot->table == t && !slot->touched);
+        BELAY_CHECK(slot_find(m, t, slot_key(slot)) == slot);
+        slots++;
+        records += n;
+    }
+    BELAY_CHECK(slots > 0 && slots == t->slots.count);
+    BELAY_CHECK(records == t->n_records);
+    BELAY_CHECK(table_find(m, t->space, table_name(t)) == t);
+    return records;
+}
+
+static void check_parked(const struct machine *m, const struct space *s)
+{
+    uint64_t n = 0, ticket = 0;
+    size_t bytes = 0;
+    list_each (it, &s->parked) {
+        const struct parked *p = list_item(it, const struct parked, in_space);
+        BELAY_CHECK(p->space == s && p->end.seq > ticket && p->end.pos != 0);
+        BELAY_CHECK(p->end.seq <= m->counter);
+        ticket = p->end.seq;
+        for (size_t i = 0; i < p->n_watches; i++) {
+            BELAY_CHECK(p->watches[i].parked == p);
+            BELAY_CHECK(!list_empty(&p->watches[i].what->watches));
+        }
+        bytes += p->program_len;
+        n++;
+    }
+    BELAY_CHECK(n == s->n_parked && bytes == s->parked_bytes);
+    BELAY_CHECK(n || s->watched.count == 0);
+}
+
+static void check_vars(const struct machine *m, const struct space *s)
+{
+    uint64_t tables = 0, records = 0;
+    list_each (it, &s->table_list) {
+        records += check_table(m, list_item(it, const struct table, in_space));
+        tables++;
+    }
+    BELAY_CHECK(tables == s->tables.count && records == s->n_records);
+    check_parked(m, s);
+}
+
+static void check_session_vars(const struct session *s)
+{
+    uint32_t n = 0;
+    uint64_t last = 0;
+    list_each (it, &s->records) {
+        const struct record *r = list_item(it, const struct record, in_session);
+        BELAY_CHECK(r->session == s && r->end.seq > last);
+        last = r->end.seq;
+        n++;
+    }
+    BELAY_CHECK(n == s->n_records);
+    last = 0;
+    list_each (it, &s->parked) {
+        const struct parked *p = list_item(it, const struct parked, in_session);
+        BELAY_CHECK(p->session == s && p->end.seq > last);
+        last = p->end.seq;
+    }
+}
+
 static void check_session(const struct machine *m, const struct session *s)
 {
     uint32_t n = 0;
@@ -92,6 +173,7 @@ static void check_session(const struct machine *m, const struct session *s)
         n++;
     }
     BELAY_CHECK(n == s->n_items);
+    check_session_vars(s);
     BELAY_CHECK(s->end.pos != 0 && s->end.seq <= m->counter);
 }
 
@@ -111,6 +193,7 @@ static uint64_t check_space(const struct machine *m, const struct space *s)
     }
     BELAY_CHECK(locks == s->locks.count && held == s->held && waiting == s->waiting);
     BELAY_CHECK(waiting == s->waits.count);
+    check_vars(m, s);
     return locks;
 }
 

@@ -2,7 +2,9 @@
  *
  *   machine -> account -> space (a namespace) -> lock -> hold *
  *                                                   \-> more -> wait * , body, closed
- *   machine -> session -> its holds and waits
+ *                                  \-> table -> slot (a key) -> record *
+ *                                  \-> parked (a waiting transaction) -> watch *
+ *   machine -> session -> its holds, waits, records, parked
  *
  * A million locks are mostly held by one and waited for by nobody: what such a lock does not
  * need is in `more`. Everything with an end is in the heap `ends`; its tie-break number is the
@@ -18,6 +20,7 @@
 #include "machine/event.h"
 #include "machine/index.h"
 #include "machine/machine.h"
+#include "machine/program.h"
 
 #include <stdint.h>
 
@@ -27,14 +30,16 @@
                 */
 enum { SHARED_WEIGHT = 1 };
 
-enum end_tag { END_HOLD, END_WAIT, END_SESSION, END_CLOSED };
+enum end_tag { END_HOLD, END_WAIT, END_SESSION, END_CLOSED, END_RECORD, END_PARKED };
 
 struct session {
     struct map_node by_id;
-    struct list in_machine;   /* by number */
-    struct heap_node end;     /* seq: its number */
-    struct list holds, waits; /* each by number */
-    uint32_t n_items;
+    struct list in_machine;      /* by number */
+    struct heap_node end;        /* seq: its number */
+    struct list holds, waits;    /* each by number */
+    struct list records, parked; /* each by number */
+    uint32_t n_items;            /* holds and waits */
+    uint32_t n_records;
     uint32_t ttl_ms, linger_ms;
     uint64_t target; /* the connection it is attached to, 0: none */
     char *description;
@@ -59,6 +64,13 @@ struct space {
     struct map waits;   /* by who waits for which lock */
     struct map waiters; /* by who waits */
     uint64_t held, waiting;
+    struct map tables;      /* by name, letter case folded */
+    struct list table_list; /* oldest first */
+    uint64_t n_records;
+    struct list parked; /* by ticket */
+    uint32_t n_parked;
+    size_t parked_bytes;
+    struct map watched; /* what parked transactions have read */
     uint64_t created_ms, updated_ms;
     char *description;
     size_t description_len;
@@ -130,6 +142,87 @@ struct wait {
     char owner[];
 };
 
+struct table {
+    struct map_node by_name;
+    struct list in_space;
+    struct space *space;
+    struct map slots;
+    struct list slot_list; /* oldest first */
+    uint64_t n_records;
+    uint8_t name_len;
+    char name[]; /* as it was first written */
+};
+
+/* A variable: a key of a table, with a record of each session that has set it. It exists while
+ * it has a record, and during a transaction that has touched it. */
+struct slot {
+    struct map_node by_key;
+    struct list in_table;
+    struct table *table;
+    struct record *records; /* oldest first */
+    uint32_t n_records;
+    uint16_t key_len;
+    bool touched; /* by the transaction that runs */
+    char key[];
+};
+
+struct record {
+    struct record *next;
+    struct list in_session;
+    struct heap_node end; /* seq: its number; 0: set by the transaction that runs */
+    struct slot *slot;
+    struct session *session;
+    uint64_t set_ms;
+    uint32_t ttl_ms; /* 0: as long as its session */
+    uint32_t value_len;
+    uint16_t description_len; /* 0: its session's */
+    bool exclusive;           /* set without allow_duplicates */
+    bool gone;                /* deleted by the transaction that runs */
+    char bytes[];             /* value, description */
+};
+
+/* A transaction that waits until its asserts hold. */
+struct parked {
+    struct list in_space, in_session;
+    struct heap_node end; /* at: its deadline, seq: its ticket */
+    struct heap_node
+        ready; /* in machine.ready, by ticket: something that it read has changed */
+    struct space *space;
+    struct session *session;
+    uint64_t asker, since_ms;
+    struct watch *watches;
+    size_t n_watches;
+    size_t program_len, description_len;
+    char bytes[]; /* program, description */
+};
+
+enum watch_kind { WATCH_VARIABLE, WATCH_LOCK };
+
+/* Something that was read, whether it exists or not. */
+struct read {
+    enum watch_kind kind;
+    struct slice table; /* variable */
+    struct slice key;   /* or the lock's name */
+};
+
+/* Something that parked transactions have read. */
+struct watched {
+    struct map_node by_what;
+    struct list watches;
+    enum watch_kind kind;
+    uint8_t table_len;
+    uint16_t key_len;
+    char bytes[]; /* table, key */
+};
+
+struct watch {
+    struct list in_watched;
+    struct watched *what;
+    struct parked *parked;
+};
+
+struct txn_scratch; /* txn.c: memory that is used again by every transaction */
+
 struct machine {
     uint64_t applied, now_ms;
     uint64_t counter; /* the last fence, ticket or session number given */
@@ -143,6 +236,9 @@ struct machine {
     struct lock **touched;    /* scratch of one step: lines to serve */
     size_t n_touched, cap_touched;
     uint64_t held, waiting, locks, n_spaces;
+    struct heap ready; /* parked transactions to be looked at, by ticket */
+    uint64_t n_records, n_parked;
+    struct txn_scratch *scratch; /* NULL at first */
 };
 
 /* Who holds or waits: owner and session together. */
@@ -171,6 +267,31 @@ static inline struct slice session_id(const struct session *s)
     return s ? slice_of(s->id, s->id_len) : slice_of("", 0);
 }
 
+static inline struct slice table_name(const struct table *t)
+{
+    return slice_of(t->name, t->name_len);
+}
+
+static inline struct slice slot_key(const struct slot *s)
+{
+    return slice_of(s->key, s->key_len);
+}
+
+static inline struct slice record_value(const struct record *r)
+{
+    return slice_of(r->bytes, r->value_len);
+}
+
+static inline struct slice parked_program(const struct parked *p)
+{
+    return slice_of(p->bytes, p->program_len);
+}
+
+static inline struct slice parked_description(const struct parked *p)
+{
+    return slice_of(p->bytes + p->program_len, p->description_len);
+}
+
 static inline uint64_t hold_fence(const struct hold *h)
 {
     return h->end.seq;
@@ -191,6 +312,16 @@ static inline bool hold_over(const struct hold *h, uint64_t now_ms)
 {
     bool ended = over(&h->end, now_ms) && (h->overdue || h->grace_ms == 0);
     return ended || session_over(h->session, now_ms);
+}
+
+static inline bool space_is_empty(const struct space *s) /* a doomed one goes then */
+{
+    return s->locks.count == 0 && s->tables.count == 0;
+}
+
+static inline bool record_over(const struct record *r, uint64_t now_ms)
+{
+    return over(&r->end, now_ms) || session_over(r->session, now_ms);
 }
 
 static inline enum lock_mode mode_of(const struct lock *l, uint32_t weight)
@@ -265,6 +396,13 @@ void request_body(struct machine *m, const struct op *op, struct effects *fx);
 void request_convert(struct machine *m, const struct op *op, struct effects *fx);
 void request_break(struct machine *m, const struct op *op, struct effects *fx);
 void request_cancel(struct machine *m, const struct op *op, struct effects *fx);
+/* A grant that has been judged: of a new hold, and of one that is held already. */
+struct hold *request_grant(struct machine *m, struct space *s, const struct op *op,
+                           struct slice name, struct session *session, struct effects *fx);
+void request_grant_again(struct machine *m, struct hold *h, const struct op *op,
+                         struct effects *fx);
+uint32_t request_capacity(const struct op *op);
+uint32_t request_weight(const struct op *op);
 /* The hold that op names by fence or owner and that is not over, or NULL. */
 struct hold *request_hold(const struct lock *l, const struct op *op, uint64_t now_ms);
 struct space *request_space(const struct machine *m, const struct op *op, struct effects *fx);
@@ -316,6 +454,96 @@ void session_attach(struct machine *m, const struct op *op, struct effects *fx);
 void session_detach(struct machine *m, const struct op *op, struct effects *fx);
 void session_keepalive(struct machine *m, const struct op *op, struct effects *fx);
 void session_close(struct machine *m, const struct op *op, struct effects *fx);
+
+/* table.c: tables, slots, records */
+struct table *table_find(const struct machine *m, const struct space *s, struct slice name);
+struct slot *slot_find(const struct machine *m, const struct table *t, struct slice key);
+/* Or makes it, and its table. NULL: LIMIT_TABLES. */
+struct slot *slot_get(struct machine *m, struct space *s, struct slice table, struct slice key);
+void slot_drop_if_idle(struct machine *m, struct slot *slot); /* and its table */
+struct record_ask {                                           /* what a record is made of */
+    struct session *session;
+    struct slice value, description;
+    uint64_t ttl_ms;
+    bool exclusive;
+};
+/* In no list yet, without a number. */
+struct record *record_new(const struct machine *m, struct slot *slot,
+                          const struct record_ask *ask);
+/* Into and out of the slot's list, behind `prev` (NULL: first), and the counts. */
+void record_link(struct machine *m, struct record *r, struct record *prev);
+void record_unlink(struct machine *m, struct record *r, struct record *prev);
+/* It counts from now on: number, session, end. */
+void record_settle(struct machine *m, struct record *r, uint64_t number);
+void record_remove(struct machine *m, struct record *r); /* for good; frees it */
+void record_expire(struct machine *m, struct record *r, struct effects *fx);
+/* Takes out what has reached its end and waits for its turn; the slot may go with it. */
+struct slot *slot_bury(struct machine *m, struct slot *slot, struct effects *fx);
+struct record_row record_row(const struct record *r, uint64_t now_ms, struct effects *fx);
+void table_query(const struct machine *m, const struct space *s, const struct op *op,
+                 struct effects *fx);
+void space_free_tables(struct space *s); /* when the machine closes: everything at once */
+
+/* txn.c */
+void txn_request(struct machine *m, const struct op *op, struct effects *fx);
+/* One look at a parked transaction: true when it happened or failed for good; it has been
+ * answered then and is gone. `work` is raised by what it cost. */
+bool txn_try_parked(struct machine *m, struct parked *p, uint64_t *work, struct effects *fx);
+/* Its deadline: answered with what it fails on, and gone. */
+void txn_time_out(struct machine *m, struct parked *p, struct effects *fx);
+void txn_scratch_free(struct txn_scratch *x); /* NULL is allowed */
+
+/* txn_wait.c: parked transactions. */
+struct parked *parked_new(struct space *s, struct session *session, struct slice program,
+                          struct slice description);
+void parked_link(struct machine *m, struct parked *p, uint64_t ticket, uint64_t deadline_ms);
+void parked_watch(struct machine *m, struct parked *p, const struct read *reads, size_t n);
+void parked_remove(struct machine *m, struct parked *p); /* frees it; answers nobody */
+void parked_leave(struct machine *m, struct parked *p, enum txn_status status,
+                  enum txn_cause cause, struct effects *fx); /* answered, and gone */
+void parked_expire(struct machine *m, struct parked *p, struct effects *fx);
+void parked_leave_space(struct machine *m, struct space *s, struct effects *fx);
+void parked_cancel(struct machine *m, const struct op *op); /* its client is gone */
+/* Looks at those that are ready, in ticket order; a batch. */
+void parked_serve(struct machine *m, struct effects *fx);
+void watch_wake(struct machine *m, const struct space *s, const struct read *what);
+
+static inline void lock_changed(struct machine *m, const struct lock *l)
+{
+    if (l->space->watched.count)
+        watch_wake(m, l->space, &(struct read){.kind = WATCH_LOCK, .key = lock_name(l)});
+}
+
+static inline void slot_changed(struct machine *m, const struct slot *s)
+{
+    if (s->table->space->watched.count)
+        watch_wake(m, s->table->space,
+                   &(struct read){WATCH_VARIABLE, table_name(s->table), slot_key(s)});
+}
+
+/* txn_lock.c: what a transaction wants to do to locks, before it is done. */
+struct lock_plan {
+    struct lock_step *steps; /* LIMIT_TXN_LOCKS of them */
+    size_t n;
+};
+struct lock_step {
+    struct program_lock ask;
+    bool is_unlock;
+    struct hold *hold; /* UNLOCK: the one that goes; LOCK: the one that is granted again */
+    bool on_planned;   /* the same for a hold that this transaction takes: not yet known */
+    bool freed;        /* LOCK: by a later step */
+    size_t row;        /* LOCK: where its fence goes */
+};
+/* Could it be done now? Then it is in the plan. LOCK: *ret_limit says which limit is in the
+ * way.
+ */
+bool plan_lock(const struct machine *m, const struct space *s, struct session *session,
+               struct lock_plan *plan, const struct program_lock *ask, const char **ret_limit);
+bool plan_unlock(const struct machine *m, const struct space *s, const struct session *session,
+                 struct lock_plan *plan, const struct program_lock *ask);
+/* Does it all, in order; rows get their fences. */
+void plan_perform(struct machine *m, struct space *s, struct session *session,
+                  const struct lock_plan *plan, struct txn_row *rows, struct effects *fx);
 
 /* machine.c, sound.c */
 struct machine *machine_new(struct hash_key key); /* without any account */

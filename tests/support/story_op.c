@@ -43,9 +43,13 @@ static enum shape shape_of(enum op_kind kind)
     case OP_NAMESPACE_DELETE:
     case OP_NAMESPACE_SHOW:
         return SHAPE_NAMESPACE;
+    case OP_TXN: /* has a language of its own: tests/unit/test_txn.c */
+        return SHAPE_NONE;
     case OP_LIST:
     case OP_SESSION_LIST:
     case OP_NAMESPACE_LIST:
+    case OP_TABLE_LIST:
+    case OP_TABLE_SHOW:
         return SHAPE_LIST;
     }
     check_failed(__FILE__, __LINE__, "a kind of op");

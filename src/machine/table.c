@@ -1,0 +1,344 @@
+/* table.c - tables of variables: namespace -> table -> key -> records owned by sessions.
+ *
+ * Names of tables are compared without regard to ASCII letter case, keys byte by byte. A table
+ * exists while it has a key, a key while it has a record: nothing needs creation, and nothing
+ * that is empty stays behind. */
+#include "base/check.h"
+#include "base/mem.h"
+#include "machine/state.h"
+
+#include <stdlib.h>
+
+/* --- tables and slots --- */
+
+static uint64_t hash_folded(const struct machine *m, struct slice name)
+{
+    char folded[LIMIT_TABLE_BYTES];
+    BELAY_CHECK(name.len <= sizeof folded);
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.data[i];
+        folded[i] = c;
+        if (c >= 'A' && c <= 'Z')
+            folded[i] = (char)(c - 'A' + 'a');
+    }
+    return hash_bytes(&m->key, folded, name.len);
+}
+
+static bool same_table(struct map_node *node, const void *key)
+{
+    const struct slice *name = key;
+    return slice_eq_nocase(table_name(map_item(node, const struct table, by_name)), *name);
+}
+
+static bool same_key(struct map_node *node, const void *key)
+{
+    const struct slice *name = key;
+    return slice_eq(slot_key(map_item(node, const struct slot, by_key)), *name);
+}
+
+static struct table *find_table(const struct space *s, struct slice name, uint64_t hash)
+{
+    struct map_node *n = map_find(&s->tables, hash, same_table, &name);
+    return n ? map_item(n, struct table, by_name) : NULL;
+}
+
+static struct slot *find_slot(const struct table *t, struct slice key, uint64_t hash)
+{
+    struct map_node *n = map_find(&t->slots, hash, same_key, &key);
+    return n ? map_item(n, struct slot, by_key) : NULL;
+}
+
+struct table *table_find(const struct machine *m, const struct space *s, struct slice name)
+{
+    return name.len <= LIMIT_TABLE_BYTES ? find_table(s, name, hash_folded(m, name)) : NULL;
+}
+
+struct slot *slot_find(const struct machine *m, const struct table *t, struct slice key)
+{
+    return find_slot(t, key, hash_bytes(&m->key, key.data, key.len));
+}
+
+static struct table *table_add(struct space *s, struct slice name, uint64_t hash)
+{
+    struct table *t = mem_zalloc(sizeof *t + name.len);
+    t->space = s;
+    t->name_len = (uint8_t)name.len;
+    memcpy(t->name, name.data, name.len);
+    list_init(&t->slot_list);
+    list_push_back(&s->table_list, &t->in_space);
+    map_add(&s->tables, &t->by_name, hash);
+    return t;
+}
+
+struct slot *slot_get(struct machine *m, struct space *s, struct slice table, struct slice key)
+{
+    uint64_t table_hash = hash_folded(m, table);
+    uint64_t hash = hash_bytes(&m->key, key.data, key.len);
+    struct table *t = find_table(s, table, table_hash);
+    struct slot *slot = t ? find_slot(t, key, hash) : NULL;
+    if (slot)
+        return slot;
+    if (!t && s->tables.count >= LIMIT_TABLES)
+        return NULL;
+    if (!t)
+        t = table_add(s, table, table_hash);
+    BELAY_CHECK(key.len <= LIMIT_NAME_BYTES);
+    slot = mem_alloc(sizeof *slot + key.len);
+    *slot = (struct slot){.table = t, .key_len = (uint16_t)key.len};
+    memcpy(slot->key, key.data, key.len);
+    list_push_back(&t->slot_list, &slot->in_table);
+    map_add(&t->slots, &slot->by_key, hash);
+    return slot;
+}
+
+void slot_drop_if_idle(struct machine *m, struct slot *slot)
+{
+    (void)m;
+    struct table *t = slot->table;
+    if (slot->records || slot->touched)
+        return;
+    list_remove(&slot->in_table);
+    map_remove(&t->slots, &slot->by_key);
+    free(slot);
+    if (t->slots.count)
+        return;
+    list_remove(&t->in_space);
+    map_remove(&t->space->tables, &t->by_name);
+    map_done(&t->slots);
+    free(t);
+}
+
+/* --- records --- */
+
+struct record *record_new(const struct machine *m, struct slot *slot,
+                          const struct record_ask *ask)
+{
+    BELAY_CHECK(ask->value.len <= LIMIT_VALUE_BYTES);
+    BELAY_CHECK(ask->description.len <= LIMIT_DESCRIPTION_BYTES);
+    struct record *r = mem_alloc(sizeof *r + ask->value.len + ask->description.len);
+    *r = (struct record){.slot = slot,
+                         .session = ask->session,
+                         .set_ms = m->now_ms,
+                         .ttl_ms = (uint32_t)ask->ttl_ms,
+                         .value_len = (uint32_t)ask->value.len,
+                         .description_len = (uint16_t)ask->description.len,
+                         .exclusive = ask->exclusive,
+                         .end = {.tag = END_RECORD}};
+    memcpy(r->bytes, ask->value.data, ask->value.len);
+    if (ask->description.len)
+        memcpy(r->bytes + ask->value.len, ask->description.data, ask->description.len);
+    list_init(&r->in_session);
+    return r;
+}
+
+void record_link(struct machine *m, struct record *r, struct record *prev)
+{
+    struct slot *slot = r->slot;
+    struct record **at = prev ? &prev->next : &slot->records;
+    r->next = *at;
+    *at = r;
+    slot->n_records++;
+    slot->table->n_records++;
+    slot->table->space->n_records++;
+    r->session->n_records++;
+    m->n_records++;
+}
+
+void record_unlink(struct machine *m, struct record *r, struct record *prev)
+{
+    struct slot *slot = r->slot;
+    struct record **at = prev ? &prev->next : &slot->records;
+    BELAY_CHECK(*at == r);
+    *at = r->next;
+    slot->n_records--;
+    slot->table->n_records--;
+    slot->table->space->n_records--;
+    r->session->n_records--;
+    m->n_records--;
+}
+
+void record_settle(struct machine *m, struct record *r, uint64_t number)
+{
+    r->end.seq = number;
+    list_push_back(&r->session->records, &r->in_session);
+    end_set(m, &r->end, after_ms(r->set_ms, r->ttl_ms));
+}
+
+void record_remove(struct machine *m, struct record *r)
+{
+    struct record *prev = NULL;
+    for (struct record *at = r->slot->records; at != r; at = at->next)
+        prev = at;
+    record_unlink(m, r, prev);
+    list_remove(&r->in_session);
+    heap_remove(&m->ends, &r->end);
+    slot_changed(m, r->slot);
+    free(r);
+}
+
+static void tell_expired(const struct machine *m, const struct record *r, struct effects *fx)
+{
+    const struct table *t = r->slot->table;
+    const struct account *account = t->space->account;
+    struct event *ev = effects_add(fx, EVENT_VARIABLE_EXPIRED);
+    ev->news = true;
+    ev->at_ms = m->now_ms;
+    ev->reason = REASON_TTL;
+    ev->account = arena_copy(&fx->arena, slice_of(account->name, account->name_len));
+    ev->ns = arena_copy(&fx->arena, slice_of(t->space->name, t->space->name_len));
+    ev->name = arena_copy(&fx->arena, slot_key(r->slot));
+    ev->owner = arena_copy(&fx->arena, table_name(t));
+    ev->session = arena_copy(&fx->arena, session_id(r->session));
+}
+
+void record_expire(struct machine *m, struct record *r, struct effects *fx)
+{
+    struct slot *slot = r->slot;
+    tell_expired(m, r, fx);
+    record_remove(m, r);
+    slot_drop_if_idle(m, slot);
+}
+
+struct slot *slot_bury(struct machine *m, struct slot *slot, struct effects *fx)
+{
+    for (struct record *r = slot->records, *next; r; r = next) {
+        next = r->next;
+        if (!record_over(r, m->now_ms))
+            continue;
+        if (over(&r->end, m->now_ms))
+            tell_expired(m, r, fx);
+        record_remove(m, r);
+    }
+    if (slot->records || slot->touched)
+        return slot;
+    slot_drop_if_idle(m, slot);
+    return NULL;
+}
+
+void space_free_tables(struct space *s)
+{
+    list_each_safe(it, &s->table_list)
+    {
+        struct table *t = list_item(it, struct table, in_space);
+        list_each_safe(at, &t->slot_list)
+        {
+            struct slot *slot = list_item(at, struct slot, in_table);
+            for (struct record *r = slot->records, *next; r; r = next) {
+                next = r->next;
+                free(r);
+            }
+            free(slot);
+        }
+        map_done(&t->slots);
+        free(t);
+    }
+    list_init(&s->table_list);
+    s->tables.count = 0;
+}
+
+/* --- what it looks like --- */
+
+struct record_row record_row(const struct record *r, uint64_t now_ms, struct effects *fx)
+{
+    const struct session *s = r->session;
+    struct slice description = r->description_len
+                                   ? slice_of(r->bytes + r->value_len, r->description_len)
+                                   : slice_of(s->description, s->description_len);
+    bool forever = r->ttl_ms == 0;
+    return (struct record_row){.session = arena_copy(&fx->arena, session_id(s)),
+                               .value = arena_copy(&fx->arena, record_value(r)),
+                               .description = arena_copy(&fx->arena, description),
+                               .set_ms_ago = now_ms - r->set_ms,
+                               .expires_in_ms = forever ? 0 : r->set_ms + r->ttl_ms - now_ms,
+                               .forever = forever,
+                               .exclusive = r->exclusive};
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct table *const *x = a;
+    const struct table *const *y = b;
+    return slice_cmp(table_name(*x), table_name(*y));
+}
+
+static size_t page_size(const struct op *op)
+{
+    return op->limit ? (size_t)op->limit : 100;
+}
+
+static void list_tables(const struct space *s, const struct op *op, struct event *ev,
+                        struct arena *a)
+{
+    size_t n = 0;
+    struct table **all = arena_alloc(a, s->tables.count * sizeof(struct table *));
+    list_each (it, &s->table_list)
+        all[n++] = list_item(it, struct table, in_space);
+    if (n)
+        qsort(all, n, sizeof(struct table *), by_name);
+    ev->tables = arena_alloc(a, page_size(op) * sizeof *ev->tables);
+    for (size_t i = 0; i < n; i++) {
+        if (op->text.len && slice_cmp(table_name(all[i]), op->text) <= 0)
+            continue;
+        if (ev->n_rows == page_size(op)) {
+            ev->more = true;
+            return;
+        }
+        ev->tables[ev->n_rows++] = (struct table_row){.name = arena_copy(a, table_name(all[i])),
+                                                      .keys = all[i]->slots.count,
+                                                      .records = all[i]->n_records};
+    }
+}
+
+/* All records of a key stand on one page, so that the key is all that the next page needs. */
+static void list_slots(struct list *at, const struct table *t, const struct op *op,
+                       struct event *ev, struct effects *fx)
+{
+    size_t room = page_size(op), used = 0;
+    ev->variables = arena_alloc(&fx->arena, (room + LIMIT_RECORDS) * sizeof *ev->variables);
+    for (; at != &t->slot_list; at = at->next) {
+        const struct slot *slot = list_item(at, const struct slot, in_table);
+        if (ev->n_rows >= room || used > LIMIT_TXN_DATA_BYTES) {
+            ev->more = true;
+            return;
+        }
+        struct slice key = arena_copy(&fx->arena, slot_key(slot));
+        for (const struct record *r = slot->records; r; r = r->next) {
+            if (record_over(r, ev->at_ms))
+                continue;
+            used += r->value_len + sizeof(struct variable_row);
+            ev->variables[ev->n_rows++] =
+                (struct variable_row){key, record_row(r, ev->at_ms, fx)};
+        }
+    }
+}
+
+static void show_table(const struct machine *m, const struct table *t, const struct op *op,
+                       struct event *ev, struct effects *fx)
+{
+    struct list *at = t->slot_list.next;
+    if (op->text.len) {
+        const struct slot *after = slot_find(m, t, op->text);
+        if (!after) { /* the cursor is gone, and with it the place: say so instead of guessing
+                       */
+            ev->kind = EVENT_FAILED;
+            ev->err = BELAY_ERR_GONE;
+            ev->text = slice_str("the key to go on after is gone; begin again");
+            return;
+        }
+        at = after->in_table.next;
+    }
+    list_slots(at, t, op, ev, fx);
+}
+
+void table_query(const struct machine *m, const struct space *s, const struct op *op,
+                 struct effects *fx)
+{
+    struct event *ev = effects_add(fx, EVENT_ROWS);
+    ev->asker = op->asker;
+    ev->at_ms = op->now_ms > m->now_ms ? op->now_ms : m->now_ms;
+    const struct table *t = op->kind == OP_TABLE_SHOW ? table_find(m, s, op->name) : NULL;
+    if (op->kind == OP_TABLE_LIST)
+        list_tables(s, op, ev, &fx->arena);
+    else if (t)
+        show_table(m, t, op, ev, fx);
+}

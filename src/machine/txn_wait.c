@@ -1,0 +1,227 @@
+/* txn_wait.c - transactions that wait until their asserts hold, without polling.
+ *
+ *   parked --something that it read changes: watch_wake()--> ready --parked_serve()-->
+ * committed
+ *     ^------------------------- an assert still fails --------------/   \--> aborted
+ *   parked --its deadline, its session ends, its client goes--> answered and gone
+ *
+ * How a transaction goes depends on what it reads and on nothing else, so it is looked at again
+ * only when something that it has read is changed: a variable (set or not), a lock (held or
+ * not). Those that are ready are served in the order of their tickets, the lowest first after
+ * every commit, PARKED_SERVE_WORK nodes in one step at most; machine_due() asks for the next.
+ */
+#include "base/check.h"
+#include "base/mem.h"
+#include "machine/state.h"
+
+#include <stdlib.h>
+
+enum { PARKED_SERVE_WORK = 16384 };
+
+/* --- what is watched --- */
+
+static struct slice watched_table(const struct watched *w)
+{
+    return slice_of(w->bytes, w->table_len);
+}
+
+static struct slice watched_key(const struct watched *w)
+{
+    return slice_of(w->bytes + w->table_len, w->key_len);
+}
+
+static uint64_t hash_read(const struct machine *m, const struct read *what)
+{
+    uint64_t h = hash_bytes(&m->key, what->key.data, what->key.len);
+    return h ^ (what->kind == WATCH_LOCK ? 0x9e3779b97f4a7c15ULL : what->table.len);
+}
+
+static bool same_read(const struct watched *w, const struct read *what)
+{
+    return w->kind == what->kind && slice_eq(watched_key(w), what->key) &&
+           slice_eq_nocase(watched_table(w), what->table);
+}
+
+static bool same_watched(struct map_node *node, const void *key)
+{
+    return same_read(map_item(node, const struct watched, by_what), key);
+}
+
+static struct watched *watched_find(const struct machine *m, const struct space *s,
+                                    const struct read *what)
+{
+    struct map_node *n = map_find(&s->watched, hash_read(m, what), same_watched, what);
+    return n ? map_item(n, struct watched, by_what) : NULL;
+}
+
+static struct watched *watched_get(struct machine *m, struct space *s, const struct read *what)
+{
+    struct watched *w = watched_find(m, s, what);
+    if (w)
+        return w;
+    w = mem_alloc(sizeof *w + what->table.len + what->key.len);
+    *w = (struct watched){.kind = what->kind,
+                          .table_len = (uint8_t)what->table.len,
+                          .key_len = (uint16_t)what->key.len};
+    if (what->table.len)
+        memcpy(w->bytes, what->table.data, what->table.len);
+    memcpy(w->bytes + what->table.len, what->key.data, what->key.len);
+    list_init(&w->watches);
+    map_add(&s->watched, &w->by_what, hash_read(m, what));
+    return w;
+}
+
+void watch_wake(struct machine *m, const struct space *s, const struct read *what)
+{
+    struct watched *w = watched_find(m, s, what);
+    if (!w)
+        return;
+    list_each (it, &w->watches) {
+        struct parked *p = list_item(it, struct watch, in_watched)->parked;
+        if (!p->ready.pos)
+            heap_set(&m->ready, &p->ready, p->end.seq);
+    }
+}
+
+static bool watches_already(const struct parked *p, const struct read *reads, size_t n)
+{
+    if (p->n_watches != n)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!same_read(p->watches[i].what, &reads[i]))
+            return false;
+    return true;
+}
+
+static void unwatch(struct parked *p)
+{
+    for (size_t i = 0; i < p->n_watches; i++) {
+        struct watched *w = p->watches[i].what;
+        list_remove(&p->watches[i].in_watched);
+        if (list_empty(&w->watches)) {
+            map_remove(&p->space->watched, &w->by_what);
+            free(w);
+        }
+    }
+    free(p->watches);
+    p->watches = NULL;
+    p->n_watches = 0;
+}
+
+void parked_watch(struct machine *m, struct parked *p, const struct read *reads, size_t n)
+{
+    if (watches_already(p, reads, n))
+        return;
+    unwatch(p);
+    p->watches = n ? mem_alloc(n * sizeof *p->watches) : NULL;
+    p->n_watches = n;
+    for (size_t i = 0; i < n; i++) {
+        struct watched *w = watched_get(m, p->space, &reads[i]);
+        p->watches[i] = (struct watch){.what = w, .parked = p};
+        list_push_back(&w->watches, &p->watches[i].in_watched);
+    }
+}
+
+/* --- coming and going --- */
+
+struct parked *parked_new(struct space *s, struct session *session, struct slice program,
+                          struct slice description)
+{
+    struct parked *p = mem_zalloc(sizeof *p + program.len + description.len);
+    p->space = s;
+    p->session = session;
+    p->program_len = program.len;
+    p->description_len = description.len;
+    memcpy(p->bytes, program.data, program.len);
+    if (description.len)
+        memcpy(p->bytes + program.len, description.data, description.len);
+    list_init(&p->in_space);
+    list_init(&p->in_session);
+    return p;
+}
+
+void parked_link(struct machine *m, struct parked *p, uint64_t ticket, uint64_t deadline_ms)
+{
+    p->end = (struct heap_node){.seq = ticket, .tag = END_PARKED};
+    p->ready = (struct heap_node){.seq = ticket};
+    heap_set(&m->ends, &p->end, deadline_ms);
+    list_push_back(&p->space->parked, &p->in_space);
+    list_push_back(&p->session->parked, &p->in_session);
+    p->space->n_parked++;
+    p->space->parked_bytes += p->program_len;
+    m->n_parked++;
+}
+
+void parked_remove(struct machine *m, struct parked *p)
+{
+    unwatch(p);
+    heap_remove(&m->ends, &p->end);
+    heap_remove(&m->ready, &p->ready);
+    list_remove(&p->in_space);
+    list_remove(&p->in_session);
+    p->space->n_parked--;
+    p->space->parked_bytes -= p->program_len;
+    m->n_parked--;
+    free(p);
+}
+
+void parked_leave(struct machine *m, struct parked *p, enum txn_status status,
+                  enum txn_cause cause, struct effects *fx)
+{
+    struct event *ev = effects_add(fx, EVENT_TXN);
+    ev->asker = p->asker;
+    ev->at_ms = m->now_ms;
+    ev->status = status;
+    ev->cause = cause;
+    ev->waited_ms = m->now_ms - p->since_ms;
+    parked_remove(m, p);
+}
+
+void parked_leave_space(struct machine *m, struct space *s, struct effects *fx)
+{
+    list_each_safe(it, &s->parked)
+    {
+        struct parked *p = list_item(it, struct parked, in_space);
+        struct op ask = {.asker = p->asker};
+        parked_remove(m, p);
+        request_failed(&ask, BELAY_ERR_NO_NAMESPACE, "the namespace was deleted", fx);
+    }
+}
+
+void parked_cancel(struct machine *m, const struct op *op)
+{
+    struct session *s = session_find(m, op->session);
+    if (!s)
+        return;
+    list_each (it, &s->parked) {
+        struct parked *p = list_item(it, struct parked, in_session);
+        if (p->asker == op->target) {
+            parked_remove(m, p);
+            return;
+        }
+    }
+}
+
+void parked_expire(struct machine *m, struct parked *p, struct effects *fx)
+{
+    if (session_over(p->session, m->now_ms))
+        parked_leave(m, p, TXN_ERROR, CAUSE_SESSION, fx);
+    else
+        txn_time_out(m, p, fx);
+}
+
+/* --- serving --- */
+
+void parked_serve(struct machine *m, struct effects *fx)
+{
+    uint64_t work = 0;
+    struct heap_node *top;
+    while (work < PARKED_SERVE_WORK && (top = heap_top(&m->ready))) {
+        struct parked *p = heap_item(top, struct parked, ready);
+        heap_remove(&m->ready, top);
+        if (session_over(p->session, m->now_ms) || over(&p->end, m->now_ms))
+            parked_expire(m, p, fx);
+        else if (txn_try_parked(m, p, &work, fx))
+            lock_serve_touched(m, fx);
+    }
+}
