@@ -197,6 +197,7 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     if (op->now_ms > m->now_ms)
         m->now_ms = op->now_ms; /* a new leader's clock may be behind: time never goes back */
 
+    namespace_bury(m); /* the events of the step before may have pointed into them */
     uint64_t budget =
         expire(m, MACHINE_EXPIRE_BATCH, fx); /* leases end here and nowhere else */
     lock_serve_touched(m, fx);

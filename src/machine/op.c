@@ -270,9 +270,9 @@ static const char *check_combination(const struct op *op)
     case OP_NAMESPACE_SHOW:
         return op->ns.len ? NULL : "namespace is empty";
     case OP_CANCEL:
-        if (op->target == 0)
-            return "target is missing";
-        return op->name.len || op->session.len ? NULL : "name or session is missing";
+        if (op->target && (op->name.len || op->session.len))
+            return NULL;
+        return "target or name is missing";
     case OP_TXN:
         return op->session.len ? NULL : "session id is empty";
     case OP_TABLE_SHOW:
