@@ -161,7 +161,7 @@ static int bench(struct cli *c)
     if (!r)
         return cli_error(CLI_FAILED, "out of memory");
     raise_limit(g.connections);
-    if (load_run(&g, r, why, sizeof why)) {
+    if (!load_run(&g, r, why, sizeof why)) {
         free(r);
         return cli_error(CLI_UNREACHABLE, "%s:%s: %s", host, g.port, why);
     }

@@ -478,10 +478,11 @@ static bool measure(struct load *l)
     return true;
 }
 
-const char *load_run(const struct load_config *config, struct load_result *ret, char *why,
-                     size_t why_bytes)
+bool load_run(const struct load_config *config, struct load_result *ret, char *why,
+              size_t why_bytes)
 {
-    struct load l = {.config = config, .result = ret, .why = why, .why_bytes = why_bytes};
+    struct load l = {.config = config, .result = ret, .why_bytes = why_bytes};
+    l.why = why;
     *ret = (struct load_result){0};
     l.conns = calloc(config->connections, sizeof(struct conn *));
     l.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -499,5 +500,5 @@ const char *load_run(const struct load_config *config, struct load_result *ret, 
     free(l.conns);
     if (l.epoll_fd >= 0)
         close(l.epoll_fd);
-    return ok ? NULL : why;
+    return ok;
 }

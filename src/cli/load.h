@@ -52,9 +52,9 @@ struct load_result {
     struct load_histogram latency;
 };
 
-/* NULL: done; else what failed, in `why`. */
-const char *load_run(const struct load_config *config, struct load_result *ret, char *why,
-                     size_t why_bytes);
+/* False: it failed, and `why` says what. */
+bool load_run(const struct load_config *config, struct load_result *ret, char *why,
+              size_t why_bytes);
 /* Bytes of the RESP2 reply at `p`; 0: not whole yet. */
 size_t load_skip_reply(const char *p, size_t len);
 #endif

@@ -194,7 +194,7 @@ static bool parse_option(struct cli *c, char **argv, int argc, int *at)
         o = find_option(c, word + 2, len, 0, &i);
     } else {
         value = word[2] ? word + 2 : NULL;
-        o = find_option(c, NULL, 0, word[1], &i);
+        o = find_option(c, "", 0, word[1], &i);
     }
     if (!o)
         return false;

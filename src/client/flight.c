@@ -295,8 +295,8 @@ int belay_callv(struct belay *b, const struct belay_bytes *words, size_t n, int6
     }
     err = flight_wait(b, &w->done, timeout_ms ? timeout_ms : b->timeout_ms);
     if (err != BELAY_E_OK) {
-        w->abandoned = true;
-        return err;
+        w->abandoned = true; /* on_waited() frees it */
+        return err;          /* NOLINT(clang-analyzer-unix.Malloc) */
     }
     err = w->err;
     if (err == BELAY_E_OK && ret_r)

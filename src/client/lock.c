@@ -178,16 +178,19 @@ static void on_acquired(struct belay *b, int err, const struct belay_reply *r, v
     hand_over(b, a, err, &g);
 }
 
-static int ask(struct belay *b, const struct belay_acquire *want, bool blocking,
-               struct asking **ret_a)
+/* NULL: *ret_err says why. */
+static struct asking *ask(struct belay *b, const struct belay_acquire *want, bool blocking,
+                          int *ret_err)
 {
     struct words c = {0};
-    int err = check_want(b, want);
-    if (err != BELAY_E_OK)
-        return err;
+    *ret_err = check_want(b, want);
+    if (*ret_err != BELAY_E_OK)
+        return NULL;
     struct asking *a = calloc(1, sizeof *a + strlen(want->name) + 1);
-    if (!a)
-        return client_fail(b, BELAY_E_MEMORY, "out of memory");
+    if (!a) {
+        *ret_err = client_fail(b, BELAY_E_MEMORY, "out of memory");
+        return NULL;
+    }
     memcpy(a->name, want->name, strlen(want->name) + 1);
     a->keep = want->keep;
     a->blocking = blocking;
@@ -197,20 +200,19 @@ static int ask(struct belay *b, const struct belay_acquire *want, bool blocking,
     acquire_words(b, want, &c);
     struct flight like = {
         .fn = on_acquired, .arg = a, .may_park = true, .keeps_result = blocking};
-    err = flight_send(b, c.w, c.n, &like);
-    if (err != BELAY_E_OK)
-        free(a);
-    else
-        *ret_a = a;
-    return err;
+    *ret_err = flight_send(b, c.w, c.n, &like);
+    if (*ret_err == BELAY_E_OK)
+        return a;
+    free(a);
+    return NULL;
 }
 
 int belay_acquire_send(struct belay *b, const struct belay_acquire *want, belay_grant_fn *fn,
                        void *arg)
 {
-    struct asking *a = NULL;
-    int err = ask(b, want, false, &a);
-    if (err == BELAY_E_OK) {
+    int err = BELAY_E_OK;
+    struct asking *a = ask(b, want, false, &err);
+    if (a) {
         a->fn = fn;
         a->arg = arg;
     }
@@ -236,11 +238,11 @@ static int await(struct belay *b, struct asking *a, int64_t wait_ms, struct bela
 int belay_acquire(struct belay *b, const struct belay_acquire *want, struct belay_grant *ret_g)
 {
     int err = flight_begin(b);
+    if (err != BELAY_E_OK)
+        return err;
     do { /* a wait for ever is as many waits as it takes */
-        struct asking *a = NULL;
-        if (err == BELAY_E_OK)
-            err = ask(b, want, true, &a);
-        if (err == BELAY_E_OK)
+        struct asking *a = ask(b, want, true, &err);
+        if (a)
             err = await(b, a, wait_of(want->wait_ms), ret_g);
     } while (err == BELAY_E_OK && want->wait_ms == BELAY_FOREVER &&
              ret_g->status == BELAY_TIMED_OUT);

@@ -178,6 +178,8 @@ static void connect_next(struct belay *b)
 {
     const struct addrinfo *ai = b->resolved_next;
     const char *shown = b->addrs[b->at].text;
+    if (!ai)
+        return;
     b->resolved_next = ai->ai_next;
     b->fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (b->fd < 0) {
@@ -202,6 +204,8 @@ void wire_start(struct belay *b)
         struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
         const struct addr *a = &b->addrs[b->at];
         int rc = getaddrinfo(a->host, a->port, &hints, &b->resolved);
+        if (rc == 0 && !b->resolved)
+            rc = EAI_NONAME;
         if (rc != 0) {
             b->resolved = NULL;
             wire_fail(b, rc == EAI_MEMORY ? BELAY_E_MEMORY : BELAY_E_CONNECT,
