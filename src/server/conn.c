@@ -310,7 +310,7 @@ void conn_flush(struct conn *c)
     }
     bool done = c->closing_in && !c->head && !c->writing && buf_len(&c->out) == 0;
     if (done && !c->lingering) {
-        if (c->reading)
+        if (c->unheard && c->reading)
             linger(c);
         else
             conn_close(c);

@@ -112,6 +112,7 @@ void request_fail(struct conn *c, enum belay_err err, int http_status, const cha
     r->status = http_status;
     c->bare = false;
     request_reply(c, r, true);
+    c->unheard = true;
     conn_finish(c);
 }
 
@@ -345,6 +346,7 @@ static size_t take_http(struct conn *c, struct slice in)
         count(s, COMMAND_COUNT_ALL, OUTCOME_ERROR);
         c->bare = false;
         request_reply(c, http_error_reply(&s->request_arena, &bad), true);
+        c->unheard = true;
         conn_finish(c);
         return in.len;
     case HTTP_CONTINUE:

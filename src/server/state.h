@@ -101,6 +101,7 @@ struct conn {
     bool bare;       /* the request that is being taken is HEAD */
     bool closing_in; /* no more requests are taken; close when all is written */
     bool doomed;     /* close at the end of the turn, whatever is unsent */
+    bool unheard;    /* it is closed for what it sent, and may still be sending */
     bool lingering;  /* shut down for writing, waits for the client to go */
     bool closed;
 };
