@@ -48,6 +48,10 @@ static int serve(struct cli *c)
         .listen = cli_text(c, "listen", "127.0.0.1:7117"),
         .insecure = cli_given(c, "insecure"),
         .max_connections = (size_t)connections,
+        .limits = {.head_ms = (uint64_t)cli_number(c, "head-timeout", 0),
+                   .body_ms = (uint64_t)cli_number(c, "body-timeout", 0),
+                   .idle_ms = (uint64_t)cli_number(c, "idle-timeout", 0),
+                   .write_ms = (uint64_t)cli_number(c, "write-timeout", 0)},
         .hosts = hosts,
         .on_listening = on_listening,
     };
@@ -60,6 +64,10 @@ static const struct cli_option serve_options[] = {
     {"insecure", 0, CLI_FLAG, NULL, "listen beyond loopback although nobody logs in"},
     {"host", 0, CLI_TEXT, "NAME", "another name of this server that web pages may use"},
     {"max-connections", 0, CLI_NUMBER, "N", "connections at once (10000)"},
+    {"head-timeout", 0, CLI_DURATION, "D", "an HTTP head must arrive within (10s)"},
+    {"body-timeout", 0, CLI_DURATION, "D", "a body or a RESP request must arrive within (30s)"},
+    {"idle-timeout", 0, CLI_DURATION, "D", "HTTP connections without a request (60s)"},
+    {"write-timeout", 0, CLI_DURATION, "D", "a client must read something within (30s)"},
     {"log-level", 0, CLI_TEXT, "LEVEL", "error, warn, info or debug"},
     {0},
 };

@@ -334,11 +334,12 @@ static bool reader_stalls(struct conn *c, uint64_t now)
         c->write_left = left;
         c->write_ms = now;
     }
-    return c->writing && now - c->write_ms >= CONN_WRITE_MS;
+    return c->writing && now - c->write_ms >= c->server->limits.write_ms;
 }
 
 static void sweep_one(struct conn *c, uint64_t now)
 {
+    const struct server_limits *limits = &c->server->limits;
     uint64_t age = now - c->since_ms;
     bool late = false;
     if (c->lingering)
@@ -348,12 +349,12 @@ static void sweep_one(struct conn *c, uint64_t now)
     else if (c->head || c->watch || c->closing_in)
         late = false; /* waits for us, not we for it */
     else if (buf_len(&c->in)) {
-        if (age >= (head_is_whole(c) ? CONN_BODY_MS : CONN_HEAD_MS)) {
+        if (age >= (head_is_whole(c) ? limits->body_ms : limits->head_ms)) {
             c->server->metrics.closed_timeout++;
             request_fail(c, BELAY_ERR_TIMEOUT, 408, "the request took too long to arrive");
         }
     } else
-        late = c->door == DOOR_HTTP && age >= CONN_IDLE_MS;
+        late = c->door == DOOR_HTTP && age >= limits->idle_ms;
     if (!late)
         return;
     if (!c->lingering)

@@ -282,10 +282,24 @@ static void release(struct server *s)
     free(s);
 }
 
+static uint64_t or_default(uint64_t v, uint64_t otherwise)
+{
+    return v ? v : otherwise;
+}
+
+static void set_limits(struct server *s, const struct server_limits *given)
+{
+    s->limits.head_ms = or_default(given->head_ms, CONN_HEAD_MS);
+    s->limits.body_ms = or_default(given->body_ms, CONN_BODY_MS);
+    s->limits.idle_ms = or_default(given->idle_ms, CONN_IDLE_MS);
+    s->limits.write_ms = or_default(given->write_ms, CONN_WRITE_MS);
+}
+
 int server_run(const struct server_config *config)
 {
     struct server *s = mem_zalloc(sizeof *s);
     s->config = config;
+    set_limits(s, &config->limits);
     s->read_mem = mem_alloc(SERVER_READ_BYTES);
     s->armed_at_ms = s->keep_at_ms = UINT64_MAX;
     list_init(&s->conns);

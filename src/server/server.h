@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Every queue, buffer and time has a name here. */
 enum {
@@ -17,10 +18,10 @@ enum {
     CONN_OUT_BYTES_MAX = 1024 * 1024,     /* unsent replies; above it requests are not taken */
     CONN_IN_PARKED_BYTES_MAX = 64 * 1024, /* bytes kept for a connection that may not go on */
     CONN_NAME_BYTES_MAX = 64,
-    CONN_HEAD_MS = 10 * 1000,   /* an HTTP head, or the first bytes, must be whole */
-    CONN_BODY_MS = 30 * 1000,   /* a body, or a RESP request, must be whole */
-    CONN_IDLE_MS = 60 * 1000,   /* HTTP keep-alive without a request; RESP may be silent */
-    CONN_WRITE_MS = 30 * 1000,  /* a reader must take something */
+    CONN_HEAD_MS = 10 * 1000, /* defaults of struct server_limits */
+    CONN_BODY_MS = 30 * 1000,
+    CONN_IDLE_MS = 60 * 1000,
+    CONN_WRITE_MS = 30 * 1000,
     CONN_LINGER_MS = 1000,      /* after an error: time for the client to read it */
     CONN_SILENT_MS = 10 * 1000, /* never spoke: may be closed in favour of a new one */
     STREAM_HEARTBEAT_MS = 15 * 1000,
@@ -31,6 +32,12 @@ struct server_config {
     const char *listen; /* "127.0.0.1:7117", "[::1]:0" */
     bool insecure;      /* may listen beyond loopback */
     size_t max_connections;
+    struct server_limits { /* 0: the default */
+        uint64_t head_ms;  /* an HTTP head, or the first bytes, must be whole */
+        uint64_t body_ms;  /* a body, or a RESP request, must be whole */
+        uint64_t idle_ms;  /* HTTP keep-alive without a request; RESP may be silent */
+        uint64_t write_ms; /* a reader must take something */
+    } limits;
     const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */
     /* Told once, when connections are taken: "127.0.0.1:41234". NULL is allowed. */
     void (*on_listening)(const char *address);

@@ -27,6 +27,7 @@ enum door { DOOR_SNIFF, DOOR_RESP, DOOR_HTTP };
 
 struct server {
     const struct server_config *config;
+    struct server_limits limits; /* with the defaults filled in */
     uv_loop_t loop;
     uv_tcp_t listener;
     uv_timer_t engine_timer, second_timer;

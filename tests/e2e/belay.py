@@ -220,9 +220,10 @@ def main():
         name = fn.__name__.replace("_", " ")
         if only and not any(o in fn.__name__ for o in only):
             continue
+        start = time.monotonic()
         try:
             fn()
-            print("ok - " + name, flush=True)
+            print("ok - %s # %.1f s" % (name, time.monotonic() - start), flush=True)
         except BaseException as e:  # noqa: a failed test must not hide the others
             failed += 1
             text = str(e) or e.__class__.__name__
