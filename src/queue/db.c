@@ -26,7 +26,7 @@ static const PGresult *result(const struct db_rows *rows)
     return (const PGresult *)(const void *)rows;
 }
 
-static bool fail(struct db *db, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bool fail(struct db *db, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
