@@ -1,9 +1,11 @@
 /* serve.c - `belay serve`: the server in the foreground. */
 #include "server/server.h"
+#include "server/trust.h"
 
 #include "base/log.h"
 #include "cli/cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -44,6 +46,10 @@ static int serve(struct cli *c)
         return cli_usage(c, "--log-level is error, warn, info or debug");
     if (connections < 1 || connections > 1000000)
         return cli_usage(c, "--max-connections is 1 to 1000000");
+    double decay = strtod(cli_text(c, "trust-decay", "0.8321"), NULL);
+    int64_t period_ms = cli_number(c, "trust-period", TRUST_PERIOD_DEFAULT_MS);
+    if (!(decay > 0 && decay < 1) || period_ms < 1)
+        return cli_usage(c, "--trust-decay is above 0 and below 1, --trust-period above 0");
     struct server_config config = {
         .listen = cli_text(c, "listen", "127.0.0.1:7117"),
         .insecure = cli_given(c, "insecure"),
@@ -52,6 +58,8 @@ static int serve(struct cli *c)
                    .body_ms = (uint64_t)cli_number(c, "body-timeout", 0),
                    .idle_ms = (uint64_t)cli_number(c, "idle-timeout", 0),
                    .write_ms = (uint64_t)cli_number(c, "write-timeout", 0)},
+        .trust_decay = decay,
+        .trust_period_ms = (uint64_t)period_ms,
         .hosts = hosts,
         .on_listening = on_listening,
     };
@@ -68,6 +76,8 @@ static const struct cli_option serve_options[] = {
     {"body-timeout", 0, CLI_DURATION, "D", "a body or a RESP request must arrive within (30s)"},
     {"idle-timeout", 0, CLI_DURATION, "D", "HTTP connections without a request (60s)"},
     {"write-timeout", 0, CLI_DURATION, "D", "a client must read something within (30s)"},
+    {"trust-decay", 0, CLI_TEXT, "F", "what is left of the norm of calls (0.8321) after"},
+    {"trust-period", 0, CLI_DURATION, "D", "this long without calls (3570ms)"},
     {"log-level", 0, CLI_TEXT, "LEVEL", "error, warn, info or debug"},
     {0},
 };

@@ -241,6 +241,7 @@ static struct reply *session_map(struct arena *a, struct reply *in, const struct
     reply_bool(a, m, "attached", s->attached);
     reply_int(a, m, "holds", (int64_t)s->holds);
     reply_int(a, m, "waits", (int64_t)s->waits);
+    reply_int(a, m, "variables", (int64_t)s->variables);
     return m;
 }
 
@@ -255,6 +256,9 @@ static struct reply *namespace_map(struct arena *a, struct reply *in,
     reply_int(a, m, "locks", (int64_t)n->locks);
     reply_int(a, m, "held", (int64_t)n->held);
     reply_int(a, m, "waiting", (int64_t)n->waiting);
+    reply_int(a, m, "tables", (int64_t)n->tables);
+    reply_int(a, m, "variables", (int64_t)n->variables);
+    reply_int(a, m, "waiting_transactions", (int64_t)n->transactions);
     return m;
 }
 
@@ -292,6 +296,8 @@ static struct reply *rows(const struct event *ev, struct manner manner, struct a
     enum op_kind op = (enum op_kind)manner.op;
     if (op == OP_LIST || op == OP_SESSION_LIST || op == OP_NAMESPACE_LIST)
         return list_rows(ev, op, a);
+    if (op == OP_TABLE_LIST || op == OP_TABLE_SHOW)
+        return answer_tables(ev, op, a);
     if (ev->n_rows == 0)
         return reply_error(a, BELAY_ERR_NOT_FOUND, "%s", err_text(BELAY_ERR_NOT_FOUND));
     if (op == OP_SESSION_SHOW)
@@ -351,7 +357,7 @@ static struct reply *plain(const struct event *ev, struct manner manner, struct 
     case EVENT_OVERDUE: /* news only: nobody asked */
     case EVENT_EXPIRED:
     case EVENT_VARIABLE_EXPIRED:
-    case EVENT_TXN:
+    case EVENT_TXN: /* answer_txn() */
     case EVENT_KIND_COUNT:
         break;
     }
@@ -523,7 +529,8 @@ enum outcome answer_outcome(const struct event *ev)
 {
     if (ev->kind == EVENT_FAILED)
         return OUTCOME_ERROR;
-    bool refusal =
-        ev->kind == EVENT_REFUSED || ev->kind == EVENT_TIMEOUT || ev->kind == EVENT_DEADLOCK;
+    bool refusal = ev->kind == EVENT_REFUSED || ev->kind == EVENT_TIMEOUT ||
+                   ev->kind == EVENT_DEADLOCK ||
+                   (ev->kind == EVENT_TXN && ev->status != TXN_OK);
     return refusal ? OUTCOME_REFUSED : OUTCOME_OK;
 }

@@ -10,6 +10,16 @@
 struct reply *answer_event(const struct event *ev, struct manner manner, uint64_t wall_ns,
                            struct arena *a);
 
+/* What a node can say of itself (server/trust.h): every answer to a transaction carries it. */
+struct standing {
+    uint64_t uptime_s;
+    double trust, norm;
+};
+
+/* The answer to TXN: EVENT_TXN. A selected value is JSON through every door. */
+struct reply *answer_txn(const struct event *ev, struct standing standing, struct arena *a);
+struct reply *answer_tables(const struct event *ev, enum op_kind op, struct arena *a);
+
 /* The late outcome of an ACQUIRE or CONVERT that was told "queued": a RESP3 push
  * [word, name, fence, ticket, expires_in_ms, body or reason]. */
 struct reply *answer_push(const struct event *ev, struct arena *a);

@@ -21,6 +21,7 @@ enum { COMMAND_NAME_BYTES_MAX = 32 };
 #define RAW        CMD_RAW
 #define FORM       CMD_FORM
 #define RESP_ONLY  CMD_RESP_ONLY
+#define JSON       CMD_JSON
 
 static const struct command table[COMMAND_COUNT_ALL] = {
 #define CMD(id, name, fn, flags, method, path, positions, options, summary)                    \
@@ -199,6 +200,8 @@ static struct reply *read_http_body(struct call *c, struct request *req)
     if (!is_media(req->content_type, SLICE("application/json")))
         return reply_error(c->arena, BELAY_ERR_TYPE,
                            "send the body with Content-Type: application/json");
+    if (c->command->flags & CMD_JSON)
+        return args_set(P_JSON, req->body, c->arena, &c->args);
     if (!http_read_body(req, c->arena, &why))
         return reply_error(c->arena, BELAY_ERR_SYNTAX, "%s", why);
     return NULL;

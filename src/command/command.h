@@ -28,6 +28,7 @@ enum command_flag {
     CMD_RAW = 128,       /* HTTP: the body is bytes, not JSON */
     CMD_FORM = 256,      /* HTTP: the body may be a form */
     CMD_RESP_ONLY = 512, /* has no HTTP route on purpose: needs a lasting connection */
+    CMD_JSON = 1024,     /* HTTP: the body is one JSON document, read by the command: P_JSON */
 };
 
 enum command_id {
@@ -112,6 +113,8 @@ struct call {
     enum action action;
     struct slice text;
     uint64_t number;
+    uint64_t min_uptime_s; /* TXN: what the node must be able to say of itself */
+    double min_trust;
 };
 
 /* Understands `req` (which http_read_body() may extend, in `a`). Everything in *ret borrows

@@ -660,6 +660,99 @@ static bool same_value(const struct json_token *a, const struct json_token *b,
     return false;
 }
 
+/* A number in the form that ECMAScript gives it, but with all its digits. */
+static void put_number(struct buf *out, struct slice raw)
+{
+    enum { PLAIN_DIGITS = 21, PLAIN_ZEROS = 6 };
+    struct decimal d = {0};
+    bool known = read_decimal(raw, &d);
+    if (!known || d.exp >= EXP_MAX / 2 || d.exp <= -EXP_MAX / 2) {
+        buf_put_slice(out, raw); /* too far out to tell what it is: as it was sent */
+        return;
+    }
+    int64_t n = (int64_t)d.n, point = n + d.exp; /* digits before the point */
+    bool plain = point > -PLAIN_ZEROS && point <= PLAIN_DIGITS;
+    int64_t at = plain ? point : 1;
+    if (d.minus)
+        buf_put_byte(out, '-');
+    if (plain && point <= 0)
+        buf_put_str(out, n ? "0." : "0");
+    for (int64_t i = point; plain && n && i < 0; i++)
+        buf_put_byte(out, '0');
+    const char *p = d.digits.data;
+    for (int64_t i = 0; i < n; i++, p++) {
+        p += *p == '.';
+        if (i == at && i > 0)
+            buf_put_byte(out, '.');
+        buf_put_byte(out, *p);
+    }
+    for (int64_t i = n; plain && n && i < point; i++)
+        buf_put_byte(out, '0');
+    if (!plain)
+        buf_printf(out, "e%+lld", (long long)(point - 1));
+}
+
+static void put_text(struct buf *out, struct slice raw, bool escaped, struct arena *scratch)
+{
+    if (escaped) {
+        json_put_string(out, unescaped(raw, true, scratch));
+        return;
+    }
+    buf_put_byte(out, '"'); /* whatever needs an escape has one already */
+    buf_put_slice(out, raw);
+    buf_put_byte(out, '"');
+}
+
+static void put_members(struct buf *out, const struct json_token *object, struct arena *scratch)
+{
+    const struct json_token **list = arena_alloc(scratch, object->items * sizeof *list);
+    if (!list) {
+        out->oom = true;
+        return;
+    }
+    sort_members(object, list);
+    for (uint32_t i = 0; i < object->items; i++) {
+        if (i)
+            buf_put_byte(out, ',');
+        put_text(out, list[i]->key, list[i]->key_escaped, scratch);
+        buf_put_byte(out, ':');
+        json_canonical(out, list[i], scratch);
+    }
+}
+
+/* Recursive: JSON_DEPTH_MAX bounds it. */
+void json_canonical(struct buf *out, const struct json_token *t, struct arena *scratch)
+{
+    const struct json_token *item = t + 1;
+    switch (t->type) {
+    case JSON_NULL:
+    case JSON_FALSE:
+    case JSON_TRUE:
+        buf_put_slice(out, t->raw);
+        break;
+    case JSON_NUMBER:
+        put_number(out, t->raw);
+        break;
+    case JSON_STRING:
+        put_text(out, t->raw, t->escaped, scratch);
+        break;
+    case JSON_OBJECT:
+        buf_put_byte(out, '{');
+        put_members(out, t, scratch);
+        buf_put_byte(out, '}');
+        break;
+    case JSON_ARRAY:
+        buf_put_byte(out, '[');
+        for (uint32_t i = 0; i < t->items; i++, item += item->span) {
+            if (i)
+                buf_put_byte(out, ',');
+            json_canonical(out, item, scratch);
+        }
+        buf_put_byte(out, ']');
+        break;
+    }
+}
+
 bool json_parse_in(struct slice text, struct arena *a, struct json_token **ret_root,
                    struct json_error *ret_err)
 {

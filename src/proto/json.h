@@ -66,6 +66,11 @@ void json_write(struct buf *out, const struct reply *r); /* the tree as JSON */
  * a number ("1", "1.0", "10e-1") do not count. False also when one of them is not JSON. */
 bool json_same(struct slice a, struct slice b, struct arena *scratch);
 
+/* The one way to write a value: members by name, no white space, the shortest escapes, numbers
+ * as "-12.5", "1e+30". Values that are json_same() have equal canonical bytes. `t` was parsed
+ * by json_parse(); out of memory shows in out->oom. */
+void json_canonical(struct buf *out, const struct json_token *t, struct arena *scratch);
+
 /* The length of the UTF-8 sequence at s: 1 to 4, or 0 when it is not one. */
 size_t json_utf8(const char *s, size_t left);
 #endif

@@ -85,6 +85,22 @@ static uint64_t uptime_s(const struct server *s)
     return (uv_now(&s->loop) - s->metrics.started_ms) / 1000;
 }
 
+static struct trust trust_now(const struct server *s)
+{
+    struct trust t = s->trust;
+    trust_advance(&t, uv_now(&s->loop));
+    return t;
+}
+
+static void put_trust(const struct server *s, struct buf *out)
+{
+    struct trust t = trust_now(s);
+    head(out, "belay_trust", "gauge", "Calls of the last second over their norm, 0 to 1.");
+    buf_printf(out, "belay_trust %.6f\n", t.level);
+    head(out, "belay_calls_norm", "gauge", "Calls a second that this node is used to.");
+    buf_printf(out, "belay_calls_norm %.6f\n", t.norm);
+}
+
 static void put_gauges(const struct server *s, struct buf *out)
 {
     const struct metrics *m = &s->metrics;
@@ -97,6 +113,9 @@ static void put_gauges(const struct server *s, struct buf *out)
     one(out, "belay_waiting", "gauge", "Waiters in all lines.", n.waiting);
     one(out, "belay_sessions", "gauge", "Live sessions.", n.sessions);
     one(out, "belay_namespaces", "gauge", "Namespaces.", n.namespaces);
+    one(out, "belay_variables", "gauge", "Records of variables.", n.variables);
+    one(out, "belay_transactions_waiting", "gauge", "Transactions that wait.", n.transactions);
+    put_trust(s, out);
     head(out, "belay_connections", "gauge", "Open connections by door.");
     buf_printf(out, "belay_connections{door=\"resp\"} %" PRIu64 "\n", doors[DOOR_RESP]);
     buf_printf(out, "belay_connections{door=\"http\"} %" PRIu64 "\n", doors[DOOR_HTTP]);
@@ -149,4 +168,8 @@ void metrics_info(const struct server *s, struct buf *out)
                "locks:%" PRIu64 "\r\nheld:%" PRIu64 "\r\nwaiting:%" PRIu64
                "\r\nsessions:%" PRIu64 "\r\nnamespaces:%" PRIu64 "\r\n",
                n.locks, n.held, n.waiting, n.sessions, n.namespaces);
+    struct trust t = trust_now(s);
+    buf_printf(out, "variables:%" PRIu64 "\r\nwaiting_transactions:%" PRIu64 "\r\n",
+               n.variables, n.transactions);
+    buf_printf(out, "trust:%.6f\r\ncalls_norm:%.6f\r\n", t.level, t.norm);
 }

@@ -180,7 +180,9 @@ static void on_answer(struct ask *ask, const struct event *ev)
         attach_add(c, ev->session, ev->expires_in_ms);
     bool glock = p->manner.form == FORM_GLOCK_ACQUIRE;
     const struct reply *r =
-        answer_event(ev, p->manner, glock ? server_wall_ns() : 0, &s->reply_arena);
+        ev->kind == EVENT_TXN
+            ? answer_txn(ev, server_standing(s), &s->reply_arena)
+            : answer_event(ev, p->manner, glock ? server_wall_ns() : 0, &s->reply_arena);
     if (c->head != p) {
         hold_back(c, p, r);
         if (stays)
@@ -245,8 +247,37 @@ static bool prepare(struct conn *c, const struct call *call, struct pending *p)
     return false;
 }
 
+struct standing server_standing(struct server *s)
+{
+    uint64_t now = uv_now(&s->loop);
+    trust_advance(&s->trust, now);
+    return (struct standing){.uptime_s = (now - s->metrics.started_ms) / 1000,
+                             .trust = s->trust.level,
+                             .norm = s->trust.norm};
+}
+
+/* The contract of a transaction: false when this node cannot promise what it asks for. It has
+ * been answered then, and nothing has changed; but the call counts. */
+static bool keeps_contract(struct conn *c, const struct call *call, bool close)
+{
+    struct server *s = c->server;
+    if (call->op.kind != OP_TXN && call->op.kind != OP_SESSION_CLOSE)
+        return true;
+    struct standing standing = server_standing(s);
+    trust_count(&s->trust, uv_now(&s->loop));
+    if (call->op.kind != OP_TXN ||
+        (call->min_uptime_s <= standing.uptime_s && call->min_trust <= standing.trust))
+        return true;
+    struct event denied = {.kind = EVENT_TXN, .status = TXN_ERROR, .cause = CAUSE_REQUIREMENTS};
+    count(s, call->manner.command, OUTCOME_REFUSED);
+    request_reply(c, answer_txn(&denied, standing, &s->request_arena), close);
+    return false;
+}
+
 static void submit(struct conn *c, const struct call *call, bool close)
 {
+    if (!keeps_contract(c, call, close))
+        return;
     struct pending *p = pending_new(c, call->manner, close);
     p->ask.answer = on_answer;
     if (!prepare(c, call, p))

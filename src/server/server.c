@@ -242,6 +242,10 @@ static void open_handles(struct server *s)
 static void start_handles(struct server *s)
 {
     s->metrics.started_ms = uv_now(&s->loop);
+    double decay = s->config->trust_decay;
+    uint64_t period_ms = s->config->trust_period_ms;
+    trust_init(&s->trust, decay > 0 ? decay : TRUST_DECAY_DEFAULT,
+               period_ms ? period_ms : TRUST_PERIOD_DEFAULT_MS, uv_now(&s->loop));
     s->second_due_ms = uv_now(&s->loop) + SECOND_MS;
     (void)uv_timer_start(&s->second_timer, on_second, SECOND_MS, SECOND_MS);
     (void)uv_prepare_start(&s->prepare, on_prepare);

@@ -38,6 +38,8 @@ struct server_config {
         uint64_t idle_ms;  /* HTTP keep-alive without a request; RESP may be silent */
         uint64_t write_ms; /* a reader must take something */
     } limits;
+    double trust_decay; /* of the norm of calls, in trust_period_ms; 0: trust.h's defaults */
+    uint64_t trust_period_ms;
     const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */
     /* Told once, when connections are taken: "127.0.0.1:41234". NULL is allowed. */
     void (*on_listening)(const char *address);

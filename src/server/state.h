@@ -13,11 +13,13 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/list.h"
+#include "command/answer.h"
 #include "command/command.h"
 #include "engine/engine.h"
 #include "events/feed.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "server/trust.h"
 
 #include <uv.h>
 
@@ -58,6 +60,7 @@ struct server {
     uint64_t keep_at_ms;
     struct watcher counter; /* counts news */
     struct metrics metrics;
+    struct trust trust;
     uint64_t next_conn;
     char address[128]; /* what it listens on */
 };
@@ -124,6 +127,7 @@ void conn_use_out(struct conn *c);        /* before the first byte goes into c->
 bool conn_may_take(const struct conn *c); /* one more request */
 
 /* request.c */
+struct standing server_standing(struct server *s); /* uptime, trust and norm, as of now */
 /* Takes the requests in `in`; returns how many bytes were used up. */
 size_t request_feed(struct conn *c, struct slice in);
 void request_reply(struct conn *c, const struct reply *r, bool close); /* in order */
