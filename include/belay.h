@@ -272,6 +272,10 @@ BELAY_API const char *belay_session_id(const struct belay *b); /* "" when there 
  * CAUTION: the descriptor is level-triggered and not a socket. */
 BELAY_API int belay_fd(struct belay *b); /* -1: out of descriptors */
 BELAY_API int belay_dispatch(struct belay *b);
+/* The connection itself, -1 when there is none; another one after each reconnect. Only to be
+ * held or passed to another process, so that the server does not see it close: never read or
+ * write it. */
+BELAY_API int belay_socket(const struct belay *b);
 /* Waits for up to timeout_ms (BELAY_FOREVER) until there is something to do and dispatches it.
  */
 BELAY_API int belay_poll(struct belay *b, int64_t timeout_ms);

@@ -54,6 +54,7 @@ struct cli_command {
     int min_words, max_words;         /* words that are not options */
     int (*run)(struct cli *c);
     int (*run_raw)(int argc, char **argv); /* parses for itself; argv[0] is the subcommand */
+    int usage_exit;                        /* exit status for wrong usage; 0: CLI_USAGE */
     const char *exit_text;                 /* its own exit codes; NULL: the common ones */
     const char *words; /* for completion: "open attach"; "@lock": names of locks */
 };
@@ -154,5 +155,5 @@ void cli_table_put(struct cli_table *t, struct buf *out, bool color); /* frees t
 extern const struct cli_command cli_cmd_acquire, cli_cmd_release, cli_cmd_renew,
     cli_cmd_convert, cli_cmd_check, cli_cmd_body, cli_cmd_show, cli_cmd_ls, cli_cmd_break,
     cli_cmd_watch, cli_cmd_session, cli_cmd_namespace, cli_cmd_queue, cli_cmd_bench,
-    cli_cmd_serve, cli_cmd_help;
+    cli_cmd_serve, cli_cmd_help, cli_cmd_run, cli_cmd_elect;
 #endif

@@ -66,6 +66,8 @@ static void put_help(struct buf *out, const struct cli_command *command)
     put_options(out, command);
     if (command->examples)
         buf_printf(out, "\nexamples:\n%s\n", command->examples);
+    if (command->exit_text)
+        buf_printf(out, "\nexit status:\n%s\n", command->exit_text);
 }
 
 int cli_print_help(const struct cli_command *command)

@@ -8,7 +8,7 @@
 static int run_row(const struct cli_command *command, int argc, char **argv)
 {
     struct cli c = {.command = command, .color = cli_color_wanted(STDOUT_FILENO)};
-    int code = CLI_USAGE;
+    int code = command->usage_exit ? command->usage_exit : CLI_USAGE;
     if (cli_parse(&c, argc, argv))
         code = cli_given(&c, "help") ? cli_print_help(command) : command->run(&c);
     belay_close(c.belay);

@@ -138,7 +138,7 @@ int cli_usage(const struct cli *c, const char *format, ...)
     va_end(args);
     fprintf(stderr, "\n");
     cli_print_usage(stderr, c->command);
-    return CLI_USAGE;
+    return c->command->usage_exit ? c->command->usage_exit : CLI_USAGE;
 }
 
 static bool set_value(struct cli *c, const struct cli_option *o, size_t i, const char *text)

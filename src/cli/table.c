@@ -3,9 +3,12 @@
 
 #include <string.h>
 
-/* clang-format off: a row a line, so that adding one touches one line */
+/* A row a line, so that adding one touches one line. */
+/* clang-format off */
 static const struct cli_command *const table[] = {
     &cli_cmd_serve,
+    &cli_cmd_run,
+    &cli_cmd_elect,
     &cli_cmd_acquire,
     &cli_cmd_release,
     &cli_cmd_renew,

@@ -122,6 +122,11 @@ int belay_fd(struct belay *b)
     return wire_watch_fd(b);
 }
 
+int belay_socket(const struct belay *b)
+{
+    return b->state == CLIENT_READY ? b->fd : -1;
+}
+
 int belay_dispatch(struct belay *b)
 {
     if (b->depth)

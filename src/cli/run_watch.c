@@ -1,0 +1,248 @@
+/* run_watch.c - while the command runs: keep the lease, tell the guard, forward signals. */
+#include "cli/guard.h"
+#include "cli/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ENV_MAX = 6 };
+
+static const int forwarded[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM,
+                                SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM};
+
+/* ---- the deadline ---------------------------------------------------------------------- */
+
+/* Renewals move what is proven; the guard is told when that changed, and so is who listens when
+ * a renewal came so late that one more like it would have been too late. */
+static void tell_guard(struct run *r)
+{
+    int64_t proven = belay_proven_ms(r->c->belay);
+    if (proven != INT64_MAX && proven != r->proven_ms) {
+        int64_t gap = proven - r->proven_ms;
+        if (r->proven_ms && gap > r->ttl_ms / 2)
+            run_event(r, "renewed-late", ",\"after_ms\":%" PRId64, gap);
+        r->proven_ms = proven;
+        guard_send(r->guard_fd, GUARD_DEADLINE, proven - run_margin_ms(r));
+    }
+    int socket_fd = belay_socket(r->c->belay);
+    if (socket_fd >= 0 && socket_fd != r->sent_socket &&
+        guard_send_socket(r->guard_fd, socket_fd))
+        r->sent_socket = socket_fd;
+}
+
+/* ---- the environment ------------------------------------------------------------------- */
+
+/* "BELAY_FENCE=3 7": for several locks in the order of their names. */
+static char *env_list(const struct run *r, const char *key, bool fences)
+{
+    struct buf out = {0};
+    buf_printf(&out, "%s=", key);
+    for (size_t i = 0; i < r->n_locks; i++) {
+        if (fences)
+            buf_printf(&out, "%s%" PRIu64, i ? " " : "", r->locks[i].fence);
+        else
+            buf_printf(&out, "%s%s", i ? " " : "", r->locks[i].name);
+    }
+    char *text = out.oom ? NULL : strdup(buf_cstr(&out));
+    buf_done(&out);
+    return text;
+}
+
+static char *env_text(const char *key, const char *value)
+{
+    struct buf out = {0};
+    buf_printf(&out, "%s=%s", key, value);
+    char *text = out.oom ? NULL : strdup(buf_cstr(&out));
+    buf_done(&out);
+    return text;
+}
+
+static bool fill_env(const struct run *r, char **env)
+{
+    const char *addrs = cli_text(r->c, "addr", NULL), *in_env = getenv("BELAY_ADDR");
+    if (!addrs)
+        addrs = in_env && in_env[0] ? in_env : BELAY_ADDR_DEFAULT;
+    env[0] = env_list(r, "BELAY_LOCK", false);
+    env[1] = env_list(r, "BELAY_FENCE", true);
+    env[2] = env_text("BELAY_OWNER", r->owner);
+    env[3] = env_text("BELAY_SESSION", belay_session_id(r->c->belay));
+    env[4] = env_text("BELAY_ADDR", addrs);
+    for (size_t i = 0; i < ENV_MAX - 1; i++)
+        if (!env[i])
+            return false;
+    return true;
+}
+
+/* ---- starting -------------------------------------------------------------------------- */
+
+/* Is our group the one that the terminal listens to? Then the command's shall be. */
+static bool is_foreground(void)
+{
+    return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
+static void take_terminal_back(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, old;
+    sigaction(SIGTTOU, &ignore, &old);
+    if (tcsetpgrp(STDIN_FILENO, getpgrp()) != 0)
+        errno = 0; /* it is gone: nothing to take back */
+    sigaction(SIGTTOU, &old, NULL);
+}
+
+static int start(struct run *r, bool foreground)
+{
+    char *env[ENV_MAX] = {NULL};
+    pid_t guard = 0;
+    int exit_code = 0;
+    r->proven_ms = belay_proven_ms(r->c->belay);
+    r->sent_socket = belay_socket(r->c->belay);
+    struct guard_config config = {
+        .command = r->c->tail,
+        .env = env,
+        .kill_after_ms = r->kill_after_ms,
+        .deadline_ms = r->proven_ms - run_margin_ms(r),
+        .on_lost = r->on_lost,
+        .socket_fd = r->sent_socket,
+        .foreground = foreground,
+    };
+    r->guard_fd = fill_env(r, env) ? guard_start(&config, &guard) : -1;
+    if (r->guard_fd < 0)
+        exit_code = cli_error(RUN_FAILED, "cannot start a process: %s", strerror(errno));
+    for (size_t i = 0; i < ENV_MAX; i++)
+        free(env[i]);
+    r->started_ms = guard_now_ms();
+    return exit_code;
+}
+
+/* ---- running --------------------------------------------------------------------------- */
+
+struct watching {
+    struct run *r;
+    bool exited, guard_gone, lost_told, signalled;
+    bool was_lost; /* when the command ended */
+    int status;    /* as waitpid() has it */
+    int unstarted; /* errno of a failed exec */
+};
+
+static void on_guard(struct watching *w)
+{
+    struct guard_message m;
+    int got;
+    while ((got = guard_receive(w->r->guard_fd, &m, NULL)) == 1) {
+        if (m.word == GUARD_STARTED) {
+            w->r->group = (pid_t)m.value;
+            run_event(w->r, "started", ",\"pid\":%" PRId64, m.value);
+        } else if (m.word == GUARD_EXITED) {
+            w->exited = true;
+            w->was_lost = w->r->lost;
+            w->status = (int)m.value;
+        } else if (m.word == GUARD_UNSTARTED) {
+            w->unstarted = (int)m.value;
+        } else if (m.word == GUARD_OVERDUE && !w->r->lost) {
+            /* We were stopped, or too slow: the guard did not wait for us. */
+            w->r->lost = true;
+            w->r->lost_why = BELAY_E_DEADLINE;
+            run_event(w->r, "lost", ",\"why\":\"not renewed in time\"%s", "");
+        }
+    }
+    w->guard_gone = got < 0;
+}
+
+static void on_signal(struct watching *w, int signal_fd)
+{
+    struct signalfd_siginfo info;
+    while (read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        w->signalled = w->signalled || info.ssi_signo != SIGWINCH;
+        if (!w->exited)
+            guard_send(w->r->guard_fd, GUARD_SIGNAL, (int64_t)info.ssi_signo);
+    }
+}
+
+/* Until the command's group is dead; then, for --at-least, until that time or a signal. */
+static void loop(struct watching *w, int signal_fd)
+{
+    struct run *r = w->r;
+    int belay_fd_ = belay_fd(r->c->belay);
+    for (;;) {
+        int64_t stay_ms = r->started_ms + r->at_least_ms - guard_now_ms();
+        bool over = w->exited || w->unstarted || w->guard_gone;
+        if (over && (stay_ms <= 0 || w->signalled || r->lost || !w->exited))
+            return;
+        struct pollfd p[] = {{.fd = belay_fd_, .events = POLLIN},
+                             {.fd = w->exited ? -1 : r->guard_fd, .events = POLLIN},
+                             {.fd = signal_fd, .events = POLLIN}};
+        if (poll(p, 3, over ? (int)stay_ms : -1) < 0 && errno != EINTR)
+            return;
+        if (p[2].revents)
+            on_signal(w, signal_fd);
+        if (p[1].revents)
+            on_guard(w);
+        if (p[0].revents) {
+            int ignored =
+                belay_dispatch(r->c->belay); /* it goes on by itself, or we are lost */
+            (void)ignored;
+        }
+        if (!w->exited)
+            tell_guard(r);
+        if (r->lost && !w->lost_told) {
+            w->lost_told = true;
+            guard_send(r->guard_fd, GUARD_LOST, 0);
+        }
+    }
+}
+
+static int exit_status(const struct watching *w)
+{
+    if (w->was_lost) {
+        cli_error(RUN_LOST, "the lock was lost (%s); the command was stopped",
+                  belay_code_text(w->r->lost_why));
+        return RUN_LOST;
+    }
+    return WIFSIGNALED(w->status) ? 128 + WTERMSIG(w->status) : WEXITSTATUS(w->status);
+}
+
+int run_watch(struct run *r, int *ret_status)
+{
+    struct watching w = {.r = r};
+    sigset_t set, old;
+    bool foreground = is_foreground();
+    int exit_code = start(r, foreground);
+    if (exit_code)
+        return exit_code;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
+        sigaddset(&set, forwarded[i]);
+    sigprocmask(SIG_BLOCK, &set, &old);
+    int signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    loop(&w, signal_fd);
+    if (signal_fd >= 0)
+        close(signal_fd);
+    if (foreground)
+        take_terminal_back();
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    close(r->guard_fd); /* a guard that still lives ends the group now */
+    r->guard_fd = -1;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        continue;
+    if (w.unstarted)
+        return cli_error(w.unstarted == ENOENT ? 127 : 126, "%s: %s", r->c->tail[0],
+                         strerror(w.unstarted));
+    if (!w.exited) {
+        if (r->group > 0)
+            kill(-r->group, SIGKILL); /* somebody killed the guard: its part is ours */
+        return cli_error(RUN_FAILED, "the guard process was killed");
+    }
+    run_event(r, "exited", ",\"status\":%d,\"ran_ms\":%" PRId64,
+              WIFSIGNALED(w.status) ? 128 + WTERMSIG(w.status) : WEXITSTATUS(w.status),
+              guard_now_ms() - r->started_ms);
+    *ret_status = exit_status(&w);
+    return 0;
+}
