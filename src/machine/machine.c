@@ -37,7 +37,7 @@ static void free_wait(struct wait *w)
     free(w);
 }
 
-static void free_space(struct machine *m, struct space *s)
+static void free_space(struct space *s)
 {
     struct index_place place;
     struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
@@ -54,8 +54,7 @@ static void free_space(struct machine *m, struct space *s)
     }
     s->locks.count = 0;
     space_free_tables(s);
-    while (!list_empty(&s->parked))
-        parked_remove(m, list_item(s->parked.next, struct parked, in_space));
+    space_free_parked(s);
     space_free(s);
 }
 
@@ -66,10 +65,10 @@ void machine_close(struct machine *m)
     for (size_t i = 0; i < m->n_accounts; i++) {
         struct account *a = m->accounts[i];
         for (size_t j = 0; j < a->n; j++)
-            free_space(m, a->spaces[j]);
+            free_space(a->spaces[j]);
         free(a->spaces);
     }
-    list_each_safe(it, &m->doomed) free_space(m, list_item(it, struct space, in_doomed));
+    list_each_safe(it, &m->doomed) free_space(list_item(it, struct space, in_doomed));
     for (size_t i = 0; i < m->n_accounts; i++) {
         free(m->accounts[i]->name);
         free(m->accounts[i]);

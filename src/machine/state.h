@@ -503,6 +503,7 @@ void parked_leave(struct machine *m, struct parked *p, enum txn_status status,
                   enum txn_cause cause, struct effects *fx); /* answered, and gone */
 void parked_expire(struct machine *m, struct parked *p, struct effects *fx);
 void parked_leave_space(struct machine *m, struct space *s, struct effects *fx);
+void space_free_parked(struct space *s);                    /* as space_free_tables() */
 void parked_cancel(struct machine *m, const struct op *op); /* its client is gone */
 /* Looks at those that are ready, in ticket order; a batch. */
 void parked_serve(struct machine *m, struct effects *fx);

@@ -42,6 +42,7 @@ struct eval {
     struct lock_plan plan;
     struct reader r;
     bool watching; /* what is read is written down */
+    uint64_t waited_ms;
     uint64_t work; /* nodes evaluated */
     size_t data_bytes;
     size_t statement; /* at the top */
@@ -545,6 +546,7 @@ static struct event *answer(struct eval *e, uint64_t asker, enum txn_status stat
     ev->status = status;
     ev->cause = status == TXN_OK ? CAUSE_NONE : CAUSE_STATEMENT;
     ev->failed = e->failed;
+    ev->waited_ms = e->waited_ms;
     ev->n_data = e->x->n_rows;
     if (ev->n_data) {
         ev->data = arena_alloc(&e->fx->arena, ev->n_data * sizeof *ev->data);
@@ -667,7 +669,8 @@ static struct eval eval_of(struct machine *m, const struct parked *p, struct eff
                      .description = parked_description(p),
                      .fx = fx,
                      .x = scratch(m),
-                     .watching = true};
+                     .watching = true,
+                     .waited_ms = m->now_ms - p->since_ms};
     e.plan.steps = e.x->steps;
     return e;
 }

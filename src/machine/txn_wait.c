@@ -165,6 +165,18 @@ void parked_remove(struct machine *m, struct parked *p)
     free(p);
 }
 
+void space_free_parked(struct space *s)
+{
+    list_each_safe(it, &s->parked)
+    {
+        struct parked *p = list_item(it, struct parked, in_space);
+        unwatch(p);
+        free(p);
+    }
+    list_init(&s->parked);
+    s->n_parked = 0;
+}
+
 void parked_leave(struct machine *m, struct parked *p, enum txn_status status,
                   enum txn_cause cause, struct effects *fx)
 {

@@ -5,6 +5,10 @@
  *     0 acquire db ann 2/5                  0 release db #7 | release db ann | release db
  * anyone 0 cancel db @3                        0 session-keepalive s1 s2
  *
+ *     0 txn s1 assert(not(exists(t,k))) assert(set(t,k,1,dup)) wait=500 text=why
+ *     0 cancel session=s1 @3                0 table-show t
+ *
+ * A transaction's statements are written as calls: story_txn.c has them all.
  * Time is absolute. `#7` is a fence, `@3` the asker of the third op, `2/5` two permits of five.
  * Absent: account and ns are "default", the mode of an acquire is exclusive.
  *
@@ -23,6 +27,12 @@
 void story_read_op(const char *text, struct arena *a, struct op *ret_op);
 void story_put_text(struct buf *out, struct slice s); /* \xNN for what cannot be printed */
 void story_put_op(struct buf *out, const struct op *op);
+
+/* One statement or operator, as the bytes of a program. */
+void story_put_node(struct buf *out, struct slice text);
+/* What EVENT_TXN says beyond the facts of every event, and the rows of tables. */
+void story_put_txn(struct buf *out, const struct event *ev);
+void story_put_tables(struct buf *out, const struct event *ev);
 
 /* `op`: in whose step it happened; the name, the asker are told when they are not the op's. */
 void story_put_event(struct buf *out, const struct op *op, const struct event *ev);

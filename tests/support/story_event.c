@@ -51,6 +51,8 @@ void story_put_event(struct buf *out, const struct op *op, const struct event *e
         buf_put_str(out, " on "), story_put_text(out, ev->name);
     if (ev->kind == EVENT_ROWS)
         put_rows(out, ev);
+    if (ev->kind == EVENT_TXN)
+        story_put_txn(out, ev);
     if (!only_news && ev->asker != op->asker)
         buf_printf(out, " @%llu", N(ev->asker));
     buf_put_str(out, only_news ? ")" : "");
@@ -120,6 +122,7 @@ static void put_rows(struct buf *out, const struct event *ev)
         buf_printf(out, " created=%llu updated=%llu locks=%llu held=%llu waiting=%llu]",
                    N(r->created_ms), N(r->updated_ms), N(r->locks), N(r->held), N(r->waiting));
     }
+    story_put_tables(out, ev);
     if (ev->more)
         buf_put_str(out, " more");
 }

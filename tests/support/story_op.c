@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "machine/program.h"
 #include "story.h"
 
 #include <stdio.h>
@@ -11,7 +12,8 @@ enum shape {
     SHAPE_SESSION,   /* id */
     SHAPE_KEEPALIVE, /* id id id */
     SHAPE_NAMESPACE, /* ns */
-    SHAPE_LIST       /* [prefix] */
+    SHAPE_LIST,      /* [prefix] */
+    SHAPE_TXN        /* id statement statement */
 };
 
 static enum shape shape_of(enum op_kind kind)
@@ -43,8 +45,8 @@ static enum shape shape_of(enum op_kind kind)
     case OP_NAMESPACE_DELETE:
     case OP_NAMESPACE_SHOW:
         return SHAPE_NAMESPACE;
-    case OP_TXN: /* has a language of its own: tests/unit/test_txn.c */
-        return SHAPE_NONE;
+    case OP_TXN:
+        return SHAPE_TXN;
     case OP_LIST:
     case OP_SESSION_LIST:
     case OP_NAMESPACE_LIST:
@@ -144,7 +146,7 @@ static bool read_place(enum shape shape, size_t place, struct slice word, struct
     struct slice *to = NULL;
     if (shape == SHAPE_LOCK && place < 2)
         to = place == 0 ? &op->name : &op->owner;
-    else if (shape == SHAPE_SESSION && place == 0)
+    else if ((shape == SHAPE_SESSION || shape == SHAPE_TXN) && place == 0)
         to = &op->session;
     else if (shape == SHAPE_NAMESPACE && place == 0)
         to = &op->ns;
@@ -174,7 +176,8 @@ static void read_word(const char *word, size_t *place, struct arena *a, struct o
     if (!(shape == SHAPE_LOCK && *place == 0) && read_plain(word, op))
         return;
     struct slice text = arena_copy(a, slice_str(word));
-    if (shape == SHAPE_KEEPALIVE || word[0] == '+') {
+    bool statement = shape == SHAPE_TXN && *place > 0;
+    if (shape == SHAPE_KEEPALIVE || word[0] == '+' || statement) {
         size_t skip = word[0] == '+';
         more[op->more.n++] = slice_of(text.data + skip, text.len - skip);
         return;
@@ -183,6 +186,19 @@ static void read_word(const char *word, size_t *place, struct arena *a, struct o
         return;
     fprintf(stderr, "story: not understood: %s\n", word);
     abort();
+}
+
+/* The statements, which were kept as names, become the program. */
+static void make_program(struct op *op, struct arena *a)
+{
+    struct buf out = {0};
+    if (op->more.n)
+        program_begin(&out, op->more.n);
+    for (size_t i = 0; i < op->more.n; i++)
+        story_put_node(&out, op->more.items[i]);
+    op->program = arena_copy(a, buf_slice(&out));
+    op->more = (struct names){0};
+    buf_done(&out);
 }
 
 void story_read_op(const char *text, struct arena *a, struct op *ret_op)
@@ -202,6 +218,8 @@ void story_read_op(const char *text, struct arena *a, struct op *ret_op)
     for (char *w = strtok_r(NULL, " ", &save); w; w = strtok_r(NULL, " ", &save))
         read_word(w, &place, a, ret_op, more);
     ret_op->more.items = ret_op->more.n ? more : NULL;
+    if (ret_op->kind == OP_TXN)
+        make_program(ret_op, a);
     if (!ret_op->account.len)
         ret_op->account = SLICE("default");
     if (!ret_op->ns.len)
