@@ -259,7 +259,6 @@ static void grant_upgrade(struct machine *m, struct wait *w, struct effects *fx)
     h->asker = w->asker;
     h->since_ms = m->now_ms;
     h->ttl_ms = w->ttl_ms;
-    h->since_ms = m->now_ms;
     h->overdue = false;
     hold_place(m, h);
     end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));

@@ -360,14 +360,12 @@ static uint64_t release_from(struct machine *m, struct lock *l, const struct op 
         if (op->fence)
             break;
     }
-    if (op->owner.len == 0 || op->fence || !l->more)
+    if (op->owner.len == 0 || op->fence || !l->more || l->more->n_waits == 0)
         return n;
-    list_each_safe(it, &l->more->waits)
-    {
-        struct wait *w = list_item(it, struct wait, in_lock);
-        if (!slice_eq(wait_owner(w), op->owner) ||
-            (op->session.len && !slice_eq(session_id(w->session), op->session)))
-            continue;
+    struct session *session = op->session.len ? session_find(m, op->session) : NULL;
+    bool known = op->session.len == 0 || session;
+    struct wait *w = known ? wait_of(m, l, (struct who){op->owner, session}) : NULL;
+    if (w) {
         wait_end(m, w, EVENT_LEFT, REASON_RELEASE, fx);
         n++;
     }

@@ -239,8 +239,7 @@ static uint64_t release_one(struct twin *t, const struct t_space *s, const struc
     for (size_t i = 0; op->owner.len && !op->fence && i < t->n_waits;) {
         struct t_wait *w = t->waits[i];
         if (w->lock->space == s && slice_eq(w->lock->name, op->name) &&
-            slice_eq(w->owner, op->owner) &&
-            (!op->session.len || slice_eq(twin_id(w->session), op->session))) {
+            slice_eq(w->owner, op->owner) && slice_eq(twin_id(w->session), op->session)) {
             twin_end_wait(t, w, EVENT_LEFT, REASON_RELEASE, fx);
             n++;
         } else {
