@@ -25,9 +25,9 @@ static void tell_guard(struct run *r)
 {
     int64_t proven = belay_proven_ms(r->c->belay);
     if (proven != INT64_MAX && proven != r->proven_ms) {
-        int64_t gap = proven - r->proven_ms;
-        if (r->proven_ms && gap > r->ttl_ms / 2)
-            run_event(r, "renewed-late", ",\"after_ms\":%" PRId64, gap);
+        int64_t age = guard_now_ms() - (r->proven_ms - r->ttl_ms); /* of the renewal before */
+        if (age > r->ttl_ms / 2)
+            run_event(r, "renewed-late", ",\"after_ms\":%" PRId64, age);
         r->proven_ms = proven;
         guard_send(r->guard_fd, GUARD_DEADLINE, proven - run_margin_ms(r));
     }
