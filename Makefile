@@ -37,7 +37,7 @@ CFLAGS_release := -O2 -D_FORTIFY_SOURCE=2
 CFLAGS  += $(CFLAGS_$(VARIANT))
 LDFLAGS_release := -pie -Wl,-z,relro,-z,now
 LDFLAGS := $(LDFLAGS_$(VARIANT))
-LDLIBS  := $(LLHTTP_LIB) -luv -lpq -lssl -lcrypto -lpthread -lm
+LDLIBS  := $(LLHTTP_LIB) -luv -lraft -lpq -lssl -lcrypto -lpthread -lm
 
 MAIN  := src/cli/main.c
 SRC   := $(filter-out $(MAIN),$(wildcard src/*/*.c))
@@ -48,6 +48,7 @@ CLIENT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard src/client/*.c src/proto/resp
               src/proto/message.c src/base/arena.c src/base/err.c src/base/buf.c src/base/check.c)
 TESTS := $(patsubst %.c,$(OUT)/%,$(wildcard tests/unit/test_*.c))
 MODEL := $(patsubst %.c,$(OUT)/%,$(wildcard tests/model/model_*.c))
+SIM   := $(OUT)/tests/sim/sim
 FUZZ  := $(patsubst %.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))
 # What tests share: linked into every unit, model and fuzz test that needs it.
 SUPPORT := $(OUT)/libsupport.a
@@ -98,11 +99,15 @@ $(TESTS): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 $(MODEL) $(BENCH): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
+$(SIM): $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/sim/*.c)) $(LIB)
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
 $(FUZZ): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer $^ -ljson-c $(LDLIBS) -o $@
 
 tests: $(TESTS)
 models: $(MODEL)
+sim: $(SIM)
 fuzzers: $(FUZZ)
 benches: $(BENCH) build/belay
 
@@ -128,7 +133,7 @@ format:
 clean:
 	rm -rf build
 
-.PHONY: all lib tests models fuzzers benches deps serve test check unit model e2e fuzz-short tidy \
+.PHONY: all lib tests models sim fuzzers benches deps serve test check unit model e2e fuzz-short tidy \
         fuzz soak bench format clean
 .SECONDARY:
 -include $(shell find build -name '*.d' 2>/dev/null)

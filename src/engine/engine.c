@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-enum { ASK_SLOT_BITS = 24, ASK_SLOTS_MAX = 1 << ASK_SLOT_BITS };
+/* The rest of a number is the order's: which node, which of its runs. */
+#define ASK_GENERATION_MASK ((UINT64_C(1) << (OP_RUN_SHIFT - ASK_SLOT_BITS)) - 1)
+enum { ASK_SLOT_BITS = 24, ASK_SLOTS_MAX = 1 << ASK_SLOT_BITS, TICK_PATIENCE_MS = 1000 };
 
 /* An outstanding ask. */
 struct slot {
@@ -23,7 +25,17 @@ struct slot {
     uint64_t generation;
     uint32_t next_free;
     bool want_lock, want_holders;
-    struct buf cancel; /* the op that takes it out of the line, made when it has to wait */
+    uint64_t give_up_ms; /* of the caller's clock; 0: never */
+    struct buf cancel;   /* the op that takes it out of the line, made when it has to wait */
+};
+
+/* One shard: its state, and its time as this node would stamp it. */
+struct shard {
+    struct machine *machine;
+    uint64_t clock_ms; /* of the caller's clock when now_ms was set */
+    uint64_t now_ms;   /* state-machine time */
+    uint64_t
+        tick_ms; /* of the caller's clock, when a tick was submitted; 0: none is on its way */
 };
 
 struct engine {
@@ -31,10 +43,8 @@ struct engine {
     struct feed *feed;
     uint64_t (*clock_ms)(void *ctx);
     void *clock_ctx;
-    struct machine **machines; /* one a shard */
-    uint64_t last_clock_ms;    /* of the caller's clock */
-    uint64_t now_ms;           /* state-machine time */
-    struct slot *slots;        /* slot 0 is never used */
+    struct shard *shards;
+    struct slot *slots; /* slot 0 is never used */
     uint32_t n_slots, cap_slots, first_free;
     uint64_t targets;
     bool delivering; /* answers are being given: nothing may be submitted now */
@@ -55,11 +65,12 @@ struct engine *engine_open(const struct engine_config *config)
     e->feed = config->feed;
     e->clock_ms = config->clock_ms;
     e->clock_ctx = config->clock_ctx;
-    e->last_clock_ms = e->clock_ms(e->clock_ctx);
     e->n_slots = 1;
-    e->machines = mem_alloc(e->order->n_shards * sizeof(struct machine *));
-    for (size_t i = 0; i < e->order->n_shards; i++)
-        e->machines[i] = machine_open(random_key());
+    e->shards = mem_zalloc(e->order->n_shards * sizeof *e->shards);
+    for (size_t i = 0; i < e->order->n_shards; i++) {
+        e->shards[i].machine = machine_open(random_key());
+        e->shards[i].clock_ms = e->clock_ms(e->clock_ctx);
+    }
     e->order->ops->open(e->order, e);
     return e;
 }
@@ -69,8 +80,8 @@ void engine_close(struct engine *e)
     if (!e)
         return;
     for (size_t i = 0; i < e->order->n_shards; i++)
-        machine_close(e->machines[i]);
-    free(e->machines);
+        machine_close(e->shards[i].machine);
+    free(e->shards);
     e->order->ops->close(e->order);
     for (uint32_t i = 1; i < e->n_slots; i++)
         buf_done(&e->slots[i].cancel);
@@ -81,13 +92,27 @@ void engine_close(struct engine *e)
 
 /* --- time --- */
 
+uint64_t engine_stamp(struct engine *e, size_t shard)
+{
+    struct shard *s = &e->shards[shard];
+    uint64_t clock = e->clock_ms(e->clock_ctx);
+    uint64_t step = clock > s->clock_ms ? clock - s->clock_ms : 0;
+    s->clock_ms = clock;
+    s->now_ms += step < ENGINE_STALL_MAX_MS ? step : ENGINE_STALL_MAX_MS;
+    return s->now_ms;
+}
+
 uint64_t engine_now_ms(struct engine *e)
 {
-    uint64_t clock = e->clock_ms(e->clock_ctx);
-    uint64_t step = clock > e->last_clock_ms ? clock - e->last_clock_ms : 0;
-    e->last_clock_ms = clock;
-    e->now_ms += step < ENGINE_STALL_MAX_MS ? step : ENGINE_STALL_MAX_MS;
-    return e->now_ms;
+    return engine_stamp(e, 0);
+}
+
+void engine_lead(struct engine *e, size_t shard)
+{
+    struct shard *s = &e->shards[shard];
+    s->now_ms = machine_now(s->machine);
+    s->clock_ms = e->clock_ms(e->clock_ctx);
+    s->tick_ms = 0;
 }
 
 /* --- asks --- */
@@ -110,8 +135,13 @@ static uint64_t ask_add(struct engine *e, struct ask *ask, const struct op *op)
     s->ask = ask;
     s->generation++;
     s->want_lock = op->flags & OP_WANT_LOCK;
+    s->give_up_ms = 0;
+    if (e->order->patience_ms)
+        s->give_up_ms = e->clock_ms(e->clock_ctx) + op->wait_ms + e->order->patience_ms;
     s->want_holders = op->flags & OP_WANT_HOLDERS;
-    ask->id = s->generation << ASK_SLOT_BITS | at;
+    ask->id = e->order->id_base | (s->generation & ASK_GENERATION_MASK) << ASK_SLOT_BITS | at;
+    if ((op->flags & OP_NOBLOCK) && !ask->stay)
+        ask->id |= OP_ASKER_LOOSE;
     return ask->id;
 }
 
@@ -121,7 +151,7 @@ static struct slot *ask_slot(struct engine *e, uint64_t id)
     if (at == 0 || at >= e->n_slots)
         return NULL;
     struct slot *s = &e->slots[at];
-    return s->ask && s->generation == id >> ASK_SLOT_BITS ? s : NULL;
+    return s->ask && s->ask->id == id ? s : NULL;
 }
 
 static void ask_remove(struct engine *e, struct slot *s)
@@ -141,7 +171,8 @@ static void answer(struct engine *e, size_t shard, struct event *ev)
     struct ask *ask = s->ask;
     if (s->want_lock || (s->want_holders && ev->kind == EVENT_REFUSED)) {
         struct op where = {.account = ev->account, .ns = ev->ns, .name = ev->name};
-        ev->locks = ev->name.len ? machine_lock_row(e->machines[shard], &where, &e->fx) : NULL;
+        ev->locks =
+            ev->name.len ? machine_lock_row(e->shards[shard].machine, &where, &e->fx) : NULL;
         ev->n_rows = ev->locks != NULL;
     }
     if (!(ev->kind == EVENT_QUEUED && ask->stay))
@@ -168,26 +199,62 @@ static void deliver(struct engine *e, size_t shard)
 void engine_ordered(struct engine *e, size_t shard, const struct op *op)
 {
     struct op ordered = *op;
-    ordered.index = machine_applied(e->machines[shard]) + 1;
-    if (op->now_ms > e->now_ms)
-        e->now_ms = op->now_ms; /* stamped by another node */
-    machine_apply(e->machines[shard], &ordered, &e->fx);
+    struct shard *s = &e->shards[shard];
+    ordered.index = machine_applied(s->machine) + 1;
+    if (op->now_ms > s->now_ms)
+        s->now_ms = op->now_ms; /* stamped by another node */
+    if (op->kind == OP_TICK)
+        s->tick_ms = 0;
+    machine_apply(s->machine, &ordered, &e->fx);
     deliver(e, shard);
 }
 
 void engine_readable(struct engine *e, size_t shard, const struct op *op)
 {
-    machine_query(e->machines[shard], op, &e->fx);
+    machine_query(e->shards[shard].machine, op, &e->fx);
     deliver(e, shard);
+}
+
+void engine_give_up(struct engine *e)
+{
+    uint64_t clock = e->clock_ms(e->clock_ctx);
+    for (uint32_t i = 1; i < e->n_slots; i++) {
+        const struct slot *s = &e->slots[i];
+        if (s->ask && s->give_up_ms && s->give_up_ms <= clock)
+            engine_unavailable(e, 0, s->ask->id, true, "no answer from the cluster in time");
+    }
+}
+
+void engine_encode(const struct engine *e, size_t shard, struct buf *out)
+{
+    machine_encode(e->shards[shard].machine, out);
+}
+
+enum belay_err engine_restore(struct engine *e, size_t shard, struct slice bytes)
+{
+    struct machine *m;
+    enum belay_err err = machine_decode(bytes, random_key(), &m);
+    if (err != BELAY_OK)
+        return err;
+    machine_close(e->shards[shard].machine);
+    e->shards[shard].machine = m;
+    engine_lead(e, shard);
+    return BELAY_OK;
+}
+
+uint64_t engine_hash(const struct engine *e, size_t shard)
+{
+    return machine_hash(e->shards[shard].machine);
 }
 
 static void order_op(struct engine *e, struct op *op)
 {
-    op->now_ms = engine_now_ms(e);
+    size_t shard = 0;
+    op->now_ms = engine_stamp(e, shard);
     if (op_is_read(op->kind))
-        e->order->ops->read(e->order, 0, op);
+        e->order->ops->read(e->order, shard, op);
     else
-        e->order->ops->submit(e->order, 0, op);
+        e->order->ops->submit(e->order, shard, op);
 }
 
 #ifdef BELAY_SLOW_CHECKS
@@ -228,6 +295,20 @@ void engine_submit(struct engine *e, const struct op *op, struct ask *ask)
         prepare_cancel(e, ask, op);
 }
 
+/* Orders the op that was prepared for it, if any, and frees it. */
+static void order_cancel(struct engine *e, struct buf *bytes)
+{
+    if (buf_len(bytes)) {
+        struct arena a = {0};
+        struct op op;
+        enum belay_err err = op_decode(buf_slice(bytes), &a, &op);
+        BELAY_CHECK(err == BELAY_OK);
+        order_op(e, &op);
+        arena_done(&a);
+    }
+    buf_done(bytes);
+}
+
 void engine_cancel(struct engine *e, struct ask *ask)
 {
     BELAY_CHECK(!e->delivering);
@@ -237,15 +318,26 @@ void engine_cancel(struct engine *e, struct ask *ask)
     struct buf bytes = s->cancel;
     s->cancel = (struct buf){0};
     ask_remove(e, s);
-    if (buf_len(&bytes)) {
-        struct arena a = {0};
-        struct op op;
-        enum belay_err err = op_decode(buf_slice(&bytes), &a, &op);
-        BELAY_CHECK(err == BELAY_OK);
-        order_op(e, &op);
-        arena_done(&a);
+    order_cancel(e, &bytes);
+}
+
+void engine_unavailable(struct engine *e, size_t shard, uint64_t asker, bool perhaps,
+                        const char *text)
+{
+    struct slot *s = ask_slot(e, asker);
+    if (!s)
+        return;
+    struct buf cancel = {0};
+    if (perhaps) {
+        cancel = s->cancel;
+        s->cancel = (struct buf){0};
     }
-    buf_done(&bytes);
+    struct event *ev = effects_add(&e->fx, EVENT_FAILED);
+    ev->asker = asker;
+    ev->err = BELAY_ERR_UNAVAILABLE;
+    ev->text = slice_str(text);
+    deliver(e, shard);
+    order_cancel(e, &cancel);
 }
 
 void engine_flush(struct engine *e)
@@ -254,23 +346,41 @@ void engine_flush(struct engine *e)
         e->order->ops->flush(e->order);
 }
 
-uint64_t engine_next_ms(struct engine *e)
+/* How long until something ends in this shard, as far as it is for this node to say so. */
+static uint64_t shard_next_ms(struct engine *e, size_t shard)
 {
-    uint64_t now = engine_now_ms(e), due = UINT64_MAX;
-    for (size_t i = 0; i < e->order->n_shards; i++) {
-        uint64_t at = machine_due(e->machines[i]);
-        due = at < due ? at : due;
-    }
+    struct shard *s = &e->shards[shard];
+    uint64_t due = machine_due(s->machine);
     if (due == UINT64_MAX)
         return UINT64_MAX;
+    if (e->order->ops->leads && !e->order->ops->leads(e->order, shard))
+        return UINT64_MAX;
+    uint64_t now = engine_stamp(e, shard);
+    if (s->tick_ms && s->clock_ms - s->tick_ms < TICK_PATIENCE_MS)
+        return TICK_PATIENCE_MS - (s->clock_ms - s->tick_ms); /* one is on its way */
     return due > now ? due - now : 0;
+}
+
+uint64_t engine_next_ms(struct engine *e)
+{
+    uint64_t next = UINT64_MAX;
+    for (size_t i = 0; i < e->order->n_shards; i++) {
+        uint64_t at = shard_next_ms(e, i);
+        next = at < next ? at : next;
+    }
+    return next;
 }
 
 void engine_tick(struct engine *e)
 {
-    struct op tick = {.kind = OP_TICK};
-    if (engine_next_ms(e) == 0)
-        order_op(e, &tick);
+    for (size_t i = 0; i < e->order->n_shards; i++) {
+        if (shard_next_ms(e, i) != 0)
+            continue;
+        struct shard *s = &e->shards[i];
+        struct op tick = {.kind = OP_TICK, .now_ms = engine_stamp(e, i)};
+        s->tick_ms = s->clock_ms ? s->clock_ms : 1;
+        e->order->ops->submit(e->order, i, &tick);
+    }
 }
 
 const char *engine_not_ready(const struct engine *e)
@@ -283,7 +393,7 @@ void engine_counts(const struct engine *e, struct machine_counts *ret)
     *ret = (struct machine_counts){0};
     for (size_t i = 0; i < e->order->n_shards; i++) {
         struct machine_counts one;
-        machine_counts(e->machines[i], &one);
+        machine_counts(e->shards[i].machine, &one);
         ret->locks += one.locks;
         ret->held += one.held;
         ret->waiting += one.waiting;
@@ -296,5 +406,5 @@ void engine_counts(const struct engine *e, struct machine_counts *ret)
 
 uint64_t engine_new_target(struct engine *e)
 {
-    return ++e->targets;
+    return e->order->id_base | ++e->targets;
 }

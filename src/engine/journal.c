@@ -113,6 +113,37 @@ uint64_t journal_append(struct journal *j, const struct journal_record *rec)
     return j->next_seq;
 }
 
+static void add_file(struct journal *j, const char *name, struct slice bytes)
+{
+    struct file_op *f = mem_zalloc(sizeof *f);
+    snprintf(f->name, sizeof f->name, "%s", name);
+    buf_put_slice(&f->bytes, bytes);
+    BELAY_CHECK(!f->bytes.oom);
+    f->next = j->files;
+    j->files = f;
+}
+
+void journal_put_file(struct journal *j, const char *name, struct slice bytes)
+{
+    BELAY_CHECK(bytes.len > 0);
+    add_file(j, name, bytes);
+}
+
+void journal_remove_file(struct journal *j, const char *name)
+{
+    add_file(j, name, slice_of("", 0));
+}
+
+static void free_files(struct file_op *f)
+{
+    while (f) {
+        struct file_op *next = f->next;
+        buf_done(&f->bytes);
+        free(f);
+        f = next;
+    }
+}
+
 void journal_seal(struct journal *j)
 {
     if (!j->sealed)
@@ -213,6 +244,8 @@ struct journal_job *journal_job_take(struct journal *j)
     job->number = last->number;
     job->at = j->at;
     job->seq = j->next_seq++;
+    job->files = j->files;
+    j->files = NULL;
     j->at += buf_len(&job->batch);
     j->in_flight = true;
     return job;
@@ -223,7 +256,10 @@ void journal_job_run(struct journal_job *job)
     const struct disk_ops *disk = job->disk->ops;
     char name[DISK_NAME_MAX];
     enum belay_err err = BELAY_OK;
-    if (job->size) {
+    for (struct file_op *f = job->files; f && err == BELAY_OK; f = f->next)
+        if (buf_len(&f->bytes))
+            err = disk->put(job->disk, f->name, buf_slice(&f->bytes));
+    if (err == BELAY_OK && job->size) {
         journal_segment_name(job->number, name);
         err = disk->create(job->disk, name, slice_of(job->head, sizeof job->head), job->size);
         if (err == BELAY_OK) {
@@ -240,6 +276,9 @@ void journal_job_run(struct journal_job *job)
         journal_segment_name(job->remove_first + i, name);
         err = disk->remove(job->disk, name);
     }
+    for (struct file_op *f = job->files; f && err == BELAY_OK; f = f->next)
+        if (buf_len(&f->bytes) == 0)
+            err = disk->remove(job->disk, f->name);
     job->err = err;
     job->saved_errno = errno;
 }
@@ -253,6 +292,7 @@ enum belay_err journal_job_done(struct journal *j, struct journal_job *job, int 
     j->in_flight = false;
     buf_done(&job->batch);
     buf_done(&job->end);
+    free_files(job->files);
     free(job);
     return err;
 }
@@ -262,6 +302,7 @@ void journal_close(struct journal *j)
     if (!j)
         return;
     buf_done(&j->pending);
+    free_files(j->files);
     free(j->segments);
     free(j);
 }

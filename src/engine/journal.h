@@ -80,6 +80,9 @@ const char *journal_problem(void);     /* of the last failed journal_open() on t
 /* Adds a record to the next batch and returns that batch's number: it is durable when
  * journal_durable() has reached it. Copies. data.len <= JOURNAL_RECORD_BYTES_MAX. */
 uint64_t journal_append(struct journal *j, const struct journal_record *rec);
+/* A whole file that must be durable before the next batch is, and one that may go after it. */
+void journal_put_file(struct journal *j, const char *name, struct slice bytes); /* copies */
+void journal_remove_file(struct journal *j, const char *name);
 void journal_seal(struct journal *j); /* adds a seal, unless the last thing written is one */
 uint64_t journal_durable(const struct journal *j);
 uint64_t

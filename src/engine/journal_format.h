@@ -30,6 +30,12 @@ struct shard_state {
     char name[DISK_NAME_MAX];             /* the snapshot's data */
 };
 
+struct file_op {
+    struct file_op *next;
+    char name[DISK_NAME_MAX];
+    struct buf bytes; /* to put; empty: to remove */
+};
+
 struct journal {
     struct disk *disk;
     uint64_t segment_bytes, salt;
@@ -38,6 +44,7 @@ struct journal {
     uint64_t at; /* where the next batch goes in the last segment */
     uint64_t next_seq, durable, released;
     struct buf pending; /* records of the next batch */
+    struct file_op *files;
     bool in_flight, sealed;
     struct shard_state shards[JOURNAL_SHARDS_MAX];
 };
@@ -52,6 +59,7 @@ struct journal_job {
     char head[JOURNAL_SECTOR];
     uint64_t remove_first;
     size_t remove_n;
+    struct file_op *files;
     enum belay_err err;
     int saved_errno;
 };

@@ -8,6 +8,7 @@
 
 #include "machine/op.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct engine;
@@ -17,7 +18,8 @@ struct order_ops {
     void (*open)(struct order *o, struct engine *e); /* from engine_open(), once */
     void (*submit)(struct order *o, size_t shard, const struct op *op); /* borrowed */
     void (*read)(struct order *o, size_t shard, const struct op *op);   /* borrowed */
-    void (*flush)(struct order *o);
+    void (*flush)(struct order *o);                     /* NULL: nothing to do */
+    bool (*leads)(const struct order *o, size_t shard); /* may it tick? NULL: yes */
     const char *(*not_ready)(const struct order *o);
     void (*close)(struct order *o);
 };
@@ -25,11 +27,34 @@ struct order_ops {
 struct order {
     const struct order_ops *ops;
     size_t n_shards;
+    uint64_t
+        patience_ms;  /* beyond its own wait an op may take that long; 0: it cannot be late */
+    uint64_t id_base; /* this run of this node, in the top bits (OP_RUN_SHIFT) of every asker */
 };
 
 /* For the order to call: op is stamped and applied; a read is answered. */
 void engine_ordered(struct engine *e, size_t shard, const struct op *op);
 void engine_readable(struct engine *e, size_t shard, const struct op *op);
+
+/* The time to put on what is ordered now, by whoever leads the shard. A new leader first says
+ * so: its time goes on from the last stamped value, so that a change of leader, however long it
+ * took, ends no lease. */
+uint64_t engine_stamp(struct engine *e, size_t shard);
+void engine_lead(struct engine *e, size_t shard);
+
+/* The op of this asker was not ordered in time. With `perhaps` it may be later: if it stands in
+ * a line by then, it is taken out again. */
+void engine_unavailable(struct engine *e, size_t shard, uint64_t asker, bool perhaps,
+                        const char *text);
+
+/* Now and then: whoever has waited too long, in whatever place, is told so. */
+void engine_give_up(struct engine *e);
+
+/* The whole state of a shard, to store and to take over. */
+void engine_encode(const struct engine *e, size_t shard, struct buf *out);
+BELAY_MUST_CHECK enum belay_err engine_restore(struct engine *e, size_t shard,
+                                               struct slice bytes);
+uint64_t engine_hash(const struct engine *e, size_t shard); /* equal states, equal hashes */
 
 /* Nothing on disk, one node, one shard: applies at once. Never NULL. */
 struct order *order_memory_open(void);

@@ -270,9 +270,7 @@ static const char *check_combination(const struct op *op)
     case OP_NAMESPACE_SHOW:
         return op->ns.len ? NULL : "namespace is empty";
     case OP_CANCEL:
-        if (op->target && (op->name.len || op->session.len))
-            return NULL;
-        return "target or name is missing";
+        return op->target ? NULL : "target is missing";
     case OP_TXN:
         return op->session.len ? NULL : "session id is empty";
     case OP_TABLE_SHOW:

@@ -158,6 +158,11 @@ struct op {
 
 enum { OP_VERSION = 2 }; /* 1: without program; still read */
 
+/* An asker's number: node, run of that node, and what only that run knows. The top bit is set
+ * when it does not stay to wait: its place in a line outlives the node's run. */
+enum { OP_NODE_SHIFT = 56, OP_RUN_SHIFT = 42 };
+#define OP_ASKER_LOOSE (UINT64_C(1) << 63)
+
 bool op_is_read(enum op_kind kind);
 const char *op_word(enum op_kind kind);
 

@@ -1,6 +1,9 @@
 /* request.c - what is asked of locks: docs/SEMANTICS.md, rule by rule. */
 #include "base/check.h"
+#include "base/mem.h"
 #include "machine/state.h"
+
+#include <stdlib.h>
 
 struct event *request_failed(const struct op *op, enum belay_err err, const char *text,
                              struct effects *fx)
@@ -580,8 +583,50 @@ static void cancel_in(struct machine *m, struct lock *l, const struct op *op,
     }
 }
 
+static int by_ticket(const void *a, const void *b)
+{
+    const struct heap_node *const *x = a;
+    const struct heap_node *const *y = b;
+    return (*x)->seq < (*y)->seq ? -1 : (*x)->seq > (*y)->seq;
+}
+
+/* Whose wait is it, if it is one? */
+static uint64_t waiting_asker(struct heap_node *end)
+{
+    if (end->tag == END_WAIT)
+        return heap_item(end, struct wait, end)->asker;
+    return end->tag == END_PARKED ? heap_item(end, struct parked, end)->asker : 0;
+}
+
+/* A node has started again: whoever waited there in an earlier run is gone. What they hold
+ * stays, for the answer may have reached them. By ticket, for the heap has no order of its own.
+ */
+static void cancel_runs(struct machine *m, uint64_t live, struct effects *fx)
+{
+    size_t n = 0;
+    struct heap_node **gone = mem_alloc(m->ends.count * sizeof(struct heap_node *));
+    for (size_t i = 0; i < m->ends.count; i++) {
+        uint64_t asker = waiting_asker(m->ends.slots[i]);
+        if (asker && asker >> OP_NODE_SHIFT == live >> OP_NODE_SHIFT &&
+            asker >> OP_RUN_SHIFT != live >> OP_RUN_SHIFT)
+            gone[n++] = m->ends.slots[i];
+    }
+    qsort(gone, n, sizeof(struct heap_node *), by_ticket);
+    for (size_t i = 0; i < n; i++) {
+        if (gone[i]->tag == END_WAIT)
+            wait_end(m, heap_item(gone[i], struct wait, end), EVENT_LEFT, REASON_CANCEL, fx);
+        else
+            parked_remove(m, heap_item(gone[i], struct parked, end));
+    }
+    free(gone);
+}
+
 void request_cancel(struct machine *m, const struct op *op, struct effects *fx)
 {
+    if (op->name.len == 0 && op->session.len == 0) {
+        cancel_runs(m, op->target, fx);
+        return;
+    }
     struct space *s = space_find(m, op->account, op->ns);
     if (op->name.len == 0) {
         parked_cancel(m, op);

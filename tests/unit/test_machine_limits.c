@@ -245,7 +245,7 @@ static void what_makes_no_sense_is_refused(void **state)
         "0 body db                          -> invalid: a fence or an owner is needed",
         "0 check db                         -> invalid: a fence or an owner is needed",
         "0 convert db shared                -> invalid: a fence or an owner is needed",
-        "0 cancel db                        -> invalid: target or name is missing",
+        "0 cancel db                        -> invalid: target is missing",
         "0 release db #1 +x                 -> invalid: several names need an owner, not a fence",
         "1 list                             -> rows",
         NULL,

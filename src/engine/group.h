@@ -1,0 +1,151 @@
+/* group.h - one Raft group on one node: libraft's core over our journal and our messages.
+ *
+ * The core is driven by raft_step(): an event goes in, a list of things to do comes out.
+ * Nothing here has a thread, a socket or a clock. What must be durable goes to the journal, and
+ * what may be seen by others only then waits for it: votes and terms hold all later messages of
+ * the group back, entries are reported to the core as stored when their batch is.
+ *
+ * Guards stand between the world and the core (group_guard): where libraft 0.22.1 crashes,
+ * diverges or never comes to rest. Found with simulators and by reading it; each can be
+ * switched off, and docs/INVARIANTS.md says what the simulator then finds. */
+#ifndef BELAY_ENGINE_GROUP_H
+#define BELAY_ENGINE_GROUP_H
+
+#include "engine/entry_log.h"
+#include "engine/journal.h"
+#include "engine/wire.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    GROUP_ENTRY_CHANGE = 3, /* type of an entry that holds a configuration */
+    GROUP_SERVERS_MAX = 16,
+    GROUP_ADDRESS_MAX = 256,
+    GROUP_ENTRY_BYTES_MAX = 512 << 10, /* of one proposal */
+    GROUP_INFLIGHT_MAX = 64,           /* entries on their way to one follower */
+    GROUP_CONF_BYTES_MAX = 8 + GROUP_SERVERS_MAX * (GROUP_ADDRESS_MAX + 16),
+};
+
+enum group_guard {
+    GUARD_SNAPSHOT_TERM = 1,        /* InstallSnapshot names the snapshot that is really sent */
+    GUARD_SNAPSHOT_BUSY = 2,        /* none is taken in while one is made or installed */
+    GUARD_CHANGE_ALONE = 4,         /* a configuration is a batch of its own */
+    GUARD_COMMIT_FORWARD = 8,       /* an old batch never moves the commit index back */
+    GUARD_CHANGE_AFTER_COMMIT = 16, /* a change waits for a commit in the leader's own term */
+    GUARD_ONE_LEADER = 32,          /* a leader does not listen to a second one of its term */
+    GUARD_LAST_VOTER_LEADS = 64,    /* a group shrinks to one voter only if that one leads */
+    GUARD_COVERED = 128, /* entries that our snapshot covers count as known, not as missing */
+    GUARD_NEW_TERM =
+        512, /* the only voter elects itself in a new term, never again in an old one */
+    GUARD_PRE_VOTE_TERM = 256,  /* who refuses a pre-vote says in which term he is */
+    GUARD_LEARNER_VOTES = 1024, /* who does not know yet that he votes is asked all the same */
+    GUARD_STALE_REJECT = 2048,  /* a refusal of what has been stored since is an old one */
+};
+
+struct group_server {
+    uint64_t id;
+    bool voter; /* else it learns */
+    char address[GROUP_ADDRESS_MAX];
+};
+
+struct group_conf {
+    struct group_server servers[GROUP_SERVERS_MAX];
+    size_t n;
+};
+
+/* What a snapshot file says about itself. */
+struct group_snapshot {
+    uint64_t index, term, conf_index;
+    struct group_conf conf;
+};
+
+struct group_env {
+    uint64_t (*persist)(void *ctx, const struct journal_record *rec); /* returns its lsn */
+    void (*send)(void *ctx, uint64_t to, const struct wire *msg);     /* msg is borrowed */
+    void (*apply)(void *ctx, uint16_t shard, uint64_t index, struct slice data);
+    void (*changed)(void *ctx, uint16_t shard); /* role, term or leader */
+    /* The snapshot to send; false: cannot be read. `data` is owned by the caller. */
+    bool (*load)(void *ctx, uint16_t shard, struct group_snapshot *ret, struct buf *data);
+    /* Store `data` as the snapshot `snap` (borrowed) and return its lsn; the group will say
+     * restore() when it is durable. */
+    uint64_t (*install)(void *ctx, uint16_t shard, const struct group_snapshot *snap,
+                        struct slice data);
+    void (*restore)(void *ctx, uint16_t shard);
+};
+
+struct group_config {
+    const struct group_env *env;
+    void *ctx;
+    uint16_t shard;
+    uint64_t id; /* this node's, not 0 */
+    unsigned election_ms, heartbeat_ms;
+    unsigned seed;
+    unsigned guards_off; /* enum group_guard: the simulator's canaries */
+    bool never_leads;
+};
+
+/* What the disk said at start. `log` is taken. */
+struct group_state {
+    uint64_t term, vote;
+    struct group_snapshot snapshot; /* index 0: none */
+    struct entry_log log;
+};
+
+enum group_role { GROUP_FOLLOWER, GROUP_CANDIDATE, GROUP_LEADER };
+
+struct group;
+/* Starts from what was stored; a node without anything waits for a leader to find it. */
+struct group *group_open(const struct group_config *config, struct group_state *state,
+                         uint64_t now_ms);
+void group_close(struct group *g); /* NULL is allowed */
+
+/* The two records that make a new group: the same on every first member. */
+void group_bootstrap(const struct group_config *config, const struct group_conf *conf);
+
+void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms);
+void group_tick(struct group *g, uint64_t now_ms); /* whenever group_next_ms() has come */
+uint64_t group_next_ms(const struct group *g);     /* absolute */
+void group_durable(struct group *g, uint64_t lsn,
+                   uint64_t now_ms); /* the journal got that far */
+
+/* Leader: put `data` into the log. BELAY_ERR_NOT_LEADER: nothing happened. */
+BELAY_MUST_CHECK enum belay_err group_propose(struct group *g, struct slice data,
+                                              uint64_t now_ms);
+/* Leader: hand over to node `to`, or to whom is fit when 0. */
+BELAY_MUST_CHECK enum belay_err group_transfer(struct group *g, uint64_t to, uint64_t now_ms);
+
+/* Leader: one change of the members. BELAY_ERR_UNAVAILABLE: not now, ask again. */
+enum group_change { GROUP_ADD, GROUP_PROMOTE, GROUP_REMOVE };
+BELAY_MUST_CHECK enum belay_err group_change(struct group *g, enum group_change what,
+                                             const struct group_server *server,
+                                             uint64_t now_ms);
+
+/* A snapshot of what is applied may be made now: fills in its head. Not while another one is
+ * made or installed. Then write it, and say how it went. */
+bool group_snapshot_begin(struct group *g, struct group_snapshot *ret);
+void group_snapshot_end(struct group *g, const struct group_snapshot *snap, bool stored,
+                        unsigned trailing, uint64_t now_ms);
+
+enum group_role group_role(const struct group *g);
+uint64_t group_term(const struct group *g);
+uint64_t group_leader(const struct group *g); /* 0: unknown */
+uint64_t group_applied(const struct group *g);
+uint64_t group_commit(const struct group *g);
+uint64_t group_last(const struct group *g); /* index of the last entry */
+bool group_installing(const struct group *g);
+bool group_transferring(const struct group *g);
+/* Leader, and everything from before its term is applied: it may stamp, propose and read. */
+bool group_ready(const struct group *g);
+void group_conf(const struct group *g, struct group_conf *ret);
+bool group_match(const struct group *g, uint64_t id, uint64_t *ret_index); /* leader only */
+const struct entry_log *group_log(const struct group *g);
+uint64_t
+group_oldest_lsn(const struct group *g); /* of the entries it keeps; UINT64_MAX: none */
+void group_set_never_leads(struct group *g, bool never);
+
+void group_conf_encode(const struct group_conf *conf, struct buf *out);
+BELAY_MUST_CHECK enum belay_err group_conf_decode(struct slice in, struct group_conf *ret);
+size_t group_conf_voters(const struct group_conf *conf);
+struct group_server *group_conf_find(struct group_conf *conf, uint64_t id); /* or NULL */
+#endif

@@ -1,0 +1,72 @@
+/* group_core.h - the inside of a group: for group.c and group_recv.c, the two files that know
+ * libraft.
+ *
+ * Built for 0.22.1, whose raft_step() has no written contract about memory; this is what its
+ * source does, and what these files rely on:
+ *  - RECEIVE AppendEntries: when the step has RAFT_UPDATE_ENTRIES the caller keeps
+ * entries[0].batch, in every other case the core frees it. We give it one byte as a token,
+ * never our data.
+ *  - RECEIVE InstallSnapshot: the same with conf and data, and RAFT_UPDATE_SNAPSHOT.
+ *  - SUBMIT: the caller keeps everything. The barrier of a new leader is the core's own malloc,
+ * and comes as an update whose batch the caller frees.
+ *  - START, CONFIGURATION, SNAPSHOT, PERSISTED_SNAPSHOT: the core takes the configuration.
+ *  - messages: valid until the next step; the entries to send are the caller's to fill in.
+ * Out of memory stops the process before the core can see it (raft_heap_set). */
+#ifndef BELAY_ENGINE_GROUP_CORE_H
+#define BELAY_ENGINE_GROUP_CORE_H
+
+#include "engine/group.h"
+
+#include <raft.h>
+
+#if !defined(RAFT_VERSION_NUMBER) || RAFT_VERSION_NUMBER < 2201
+#error "libraft 0.22.1 or later is needed: 0.15 commits entries of older terms by counting"
+#endif
+
+/* A message that must not leave before the term and vote behind it are durable. */
+struct held {
+    struct held *next;
+    uint64_t to, lsn;
+    struct buf bytes;
+};
+
+struct group {
+    struct raft raft;
+    struct raft_tracer tracer;
+    const struct group_env *env;
+    void *ctx;
+    uint16_t shard;
+    unsigned guards_off;
+    bool never_leads;
+    struct entry_log log;
+    uint64_t applied;
+    uint64_t durable;  /* the journal got that far */
+    uint64_t vote_lsn; /* nothing may be sent before it */
+    struct held *held; /* oldest first */
+    struct held **held_end;
+    struct group_snapshot installing; /* index 0: none */
+    uint64_t install_lsn;
+    bool making;         /* a snapshot of our own */
+    uint64_t term_start; /* leader: last index when the term began */
+    uint64_t now_ms;
+};
+
+static inline bool group_guarded(const struct group *g, enum group_guard guard)
+{
+    return !(g->guards_off & guard);
+}
+
+static inline void group_advance_clock(struct group *g, uint64_t now_ms)
+{
+    if (now_ms > g->now_ms)
+        g->now_ms = now_ms;
+}
+
+/* One step of the core, and what it wants done. Its only failure is a defect: the process must
+ * not go on. `snapshot` are the bytes behind a RECEIVE of one. */
+void group_step(struct group *g, struct raft_event *event);
+void group_take_update(struct group *g, struct raft_update *u, struct slice snapshot);
+/* Applies what is committed and here; after every step, and never from inside one. */
+void group_apply_committed(struct group *g);
+void group_conf_to_raft(const struct group_conf *conf, struct raft_configuration *c);
+#endif

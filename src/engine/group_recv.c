@@ -1,0 +1,232 @@
+/* group_recv.c - what other nodes say, checked and guarded before the core hears it. */
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/group_core.h"
+
+#include <inttypes.h>
+
+static bool sound_append(const struct wire *w)
+{
+    uint64_t term = w->log_term;
+    if (w->term == 0 || (w->index > 0) != (w->log_term > 0))
+        return false;
+    for (size_t i = 0; i < w->n_entries; i++) {
+        const struct wire_entry *e = &w->entries[i];
+        struct group_conf conf;
+        if (e->term < term || e->term == 0 || e->term > w->term)
+            return false;
+        if (e->type != RAFT_COMMAND && e->type != RAFT_BARRIER && e->type != RAFT_CHANGE)
+            return false;
+        if (e->type == RAFT_CHANGE && group_conf_decode(e->data, &conf) != BELAY_OK)
+            return false;
+        term = e->term;
+    }
+    return true;
+}
+
+/* Hands entries[from, to) over as a message of their own. */
+static void give_append(struct group *g, const struct wire *w, size_t from, size_t to)
+{
+    struct raft_entry entries[WIRE_ENTRIES_MAX];
+    struct raft_message m = {.type = RAFT_APPEND_ENTRIES, .server_id = w->from};
+    struct raft_append_entries *in = &m.append_entries;
+    m.server_address = "";
+    in->version = 1;
+    in->term = w->term;
+    in->prev_log_index = w->index + from;
+    in->prev_log_term = from ? w->entries[from - 1].term : w->log_term;
+    in->leader_commit = w->commit;
+    in->n_entries = (unsigned)(to - from);
+    in->entries = entries;
+    void *token = to > from ? raft_malloc(1) : NULL;
+    for (size_t i = from; i < to; i++)
+        entries[i - from] = (struct raft_entry){
+            .term = w->entries[i].term,
+            .type = w->entries[i].type,
+            .buf = {(void *)(uintptr_t)w->entries[i].data.data, w->entries[i].data.len},
+            .batch = token};
+    uint64_t end = in->prev_log_index + in->n_entries;
+    uint64_t commit = raft_commit_index(&g->raft);
+    if (end < commit && in->leader_commit > commit && group_guarded(g, GUARD_COMMIT_FORWARD))
+        in->leader_commit = commit;
+    struct raft_event event = {.type = RAFT_RECEIVE};
+    event.receive.message = &m;
+    group_step(g, &event);
+    group_apply_committed(g);
+}
+
+static void receive_append(struct group *g, const struct wire *w)
+{
+    if (!sound_append(w))
+        return;
+    if (raft_state(&g->raft) == RAFT_LEADER && w->term == raft_current_term(&g->raft) &&
+        group_guarded(g, GUARD_ONE_LEADER)) {
+        log_error("raft.two_leaders", "shard=%u term=%" PRIu64 " other=%" PRIu64, g->shard,
+                  w->term, w->from);
+        return;
+    }
+    /* What is before our first entry is in our snapshot, and so it is the same: go on behind
+     * it. */
+    uint64_t covered = g->raft.trail.snapshot.index;
+    size_t from = 0;
+    if (w->index + 1 < g->log.first && w->index < covered && group_guarded(g, GUARD_COVERED)) {
+        from = (size_t)(covered - w->index);
+        struct wire beat = *w;
+        beat.index = covered;
+        beat.log_term = g->raft.trail.snapshot.term;
+        beat.n_entries = 0;
+        if (from >= w->n_entries) {
+            give_append(g, &beat, 0, 0);
+            return;
+        }
+    }
+    do {
+        size_t to = from;
+        while (to < w->n_entries) {
+            bool change =
+                w->entries[to].type == RAFT_CHANGE && group_guarded(g, GUARD_CHANGE_ALONE);
+            if (change && to > from)
+                break;
+            to++;
+            if (change)
+                break;
+        }
+        uint64_t prev = w->index + from;
+        if (from > 0 && raft_last_index(&g->raft) < prev)
+            return; /* the part before was refused: the leader has been told where to go on */
+        give_append(g, w, from, to);
+        from = to;
+    } while (from < w->n_entries);
+}
+
+static void receive_snapshot(struct group *g, const struct wire *w)
+{
+    struct group_conf conf;
+    if (w->term == 0 || w->index == 0 || w->log_term == 0 || w->log_term > w->term ||
+        w->conf_index > w->index || group_conf_decode(w->conf, &conf) != BELAY_OK)
+        return;
+    if ((g->making || g->installing.index) && group_guarded(g, GUARD_SNAPSHOT_BUSY))
+        return;
+    if (raft_state(&g->raft) == RAFT_LEADER && w->term == raft_current_term(&g->raft))
+        return;
+    struct raft_message m = {.type = RAFT_INSTALL_SNAPSHOT, .server_id = w->from};
+    m.server_address = "";
+    m.install_snapshot.term = w->term;
+    m.install_snapshot.last_index = w->index;
+    m.install_snapshot.last_term = w->log_term;
+    m.install_snapshot.conf_index = w->conf_index;
+    group_conf_to_raft(&conf, &m.install_snapshot.conf);
+    m.install_snapshot.data = (struct raft_buffer){raft_malloc(1), 1};
+    struct raft_event event = {.type = RAFT_RECEIVE, .time = g->now_ms};
+    event.receive.message = &m;
+    struct raft_update update;
+    int rv = raft_step(&g->raft, &event, &update);
+    BELAY_CHECK(rv == 0);
+    group_take_update(g, &update, w->data);
+    group_apply_committed(g);
+}
+
+/* Votes are counted by the candidate's configuration, which may be newer than ours: when it
+ * says that we vote and ours says that we learn, nobody could be elected. For this step we are
+ * a voter. */
+static struct raft_server *lend_vote(struct group *g, const struct wire *w)
+{
+    if (w->type != WIRE_VOTE || !group_guarded(g, GUARD_LEARNER_VOTES))
+        return NULL;
+    for (unsigned i = 0; i < g->raft.configuration.n; i++) {
+        struct raft_server *s = &g->raft.configuration.servers[i];
+        if (s->id == g->raft.id && s->role == RAFT_STANDBY) {
+            s->role = RAFT_VOTER;
+            return s;
+        }
+    }
+    return NULL;
+}
+
+static bool stale_reject(const struct group *g, const struct wire *w)
+{
+    uint64_t match;
+    return w->type == WIRE_APPEND_RESULT && w->reject > 0 && w->term == group_term(g) &&
+           group_match(g, w->from, &match) && w->reject <= match &&
+           group_guarded(g, GUARD_STALE_REJECT);
+}
+
+static void receive_small(struct group *g, const struct wire *w)
+{
+    struct raft_message m = {.server_id = w->from, .server_address = ""};
+    if (w->type == WIRE_APPEND_RESULT) {
+        m.type = RAFT_APPEND_ENTRIES_RESULT;
+        m.append_entries_result =
+            (struct raft_append_entries_result){.version = 1,
+                                                .term = w->term,
+                                                .rejected = w->reject,
+                                                .last_log_index = w->index,
+                                                .features = (unsigned short)w->features};
+    } else if (w->type == WIRE_VOTE) {
+        m.type = RAFT_REQUEST_VOTE;
+        m.request_vote = (struct raft_request_vote){.version = 2,
+                                                    .term = w->term,
+                                                    .candidate_id = w->from,
+                                                    .last_log_index = w->index,
+                                                    .last_log_term = w->log_term,
+                                                    .disrupt_leader = w->flags & WIRE_DISRUPT,
+                                                    .pre_vote = w->flags & WIRE_PRE_VOTE};
+    } else if (w->type == WIRE_VOTE_RESULT) {
+        if (g->raft.state != RAFT_CANDIDATE)
+            return; /* too late; and the core would look at a field of another state's union */
+        m.type = RAFT_REQUEST_VOTE_RESULT;
+        m.request_vote_result =
+            (struct raft_request_vote_result){.version = 3,
+                                              .term = w->term,
+                                              .vote_granted = w->flags & WIRE_GRANTED,
+                                              .pre_vote = w->flags & WIRE_PRE_VOTE,
+                                              .features = (unsigned short)w->features};
+    } else {
+        m.type = RAFT_TIMEOUT_NOW;
+        if (g->never_leads)
+            return;
+        m.timeout_now = (struct raft_timeout_now){.version = 1,
+                                                  .term = w->term,
+                                                  .last_log_index = w->index,
+                                                  .last_log_term = w->log_term};
+    }
+    if (w->term == 0 || stale_reject(g, w))
+        return;
+    struct raft_event event = {.type = RAFT_RECEIVE};
+    event.receive.message = &m;
+    struct raft_server *lent = lend_vote(g, w);
+    group_step(g, &event);
+    if (lent)
+        lent->role = RAFT_STANDBY;
+    group_apply_committed(g);
+}
+
+void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms)
+{
+    uint64_t leader = group_leader(g);
+    group_advance_clock(g, now_ms);
+    switch (msg->type) {
+    case WIRE_APPEND:
+        receive_append(g, msg);
+        break;
+    case WIRE_SNAPSHOT:
+        receive_snapshot(g, msg);
+        break;
+    case WIRE_APPEND_RESULT:
+    case WIRE_VOTE:
+    case WIRE_VOTE_RESULT:
+    case WIRE_TIMEOUT_NOW:
+        receive_small(g, msg);
+        break;
+    case WIRE_NONE:
+    case WIRE_PROBE:
+    case WIRE_PROBE_ACK:
+    case WIRE_FORWARD:
+    case WIRE_READ:
+    case WIRE_READ_AT:
+    case WIRE_TYPE_COUNT:
+        break; /* the order's own */
+    }
+    if (group_leader(g) != leader)
+        g->env->changed(g->ctx, g->shard);
+}

@@ -1,0 +1,119 @@
+/* order_core.h - the fields behind order_raft.h, for order_raft.c, order_read.c, order_store.c.
+ */
+#ifndef BELAY_ENGINE_ORDER_CORE_H
+#define BELAY_ENGINE_ORDER_CORE_H
+
+#include "engine/order_raft.h"
+
+enum { ORIGINS_MAX = 128, ENTRY_VERSION = 1 };
+
+/* A node that hands over ops, and how far they have come in this shard. */
+struct origin {
+    uint64_t node;
+    uint64_t run, applied;      /* the last op of it in the state: part of the state */
+    uint64_t log_run, proposed; /* leader: the last one in its log */
+};
+
+/* An op of this node that is not applied yet. */
+struct pending {
+    struct pending *next;
+    uint64_t no;     /* counts what this node submits, reads too */
+    uint64_t number; /* as origin; 0: not sent yet */
+    uint64_t asker;
+    uint64_t give_up_ms;
+    bool given_up;
+    struct slice op; /* its bytes follow the struct */
+};
+
+struct read {
+    struct read *next;
+    uint64_t no;
+    uint64_t asker;
+    uint64_t give_up_ms;
+    uint64_t round; /* asked in this one, 0: not yet */
+    uint64_t index; /* known: to be applied before */
+    struct slice op;
+};
+
+/* Another node wants to know how far to apply. */
+struct remote_read {
+    uint64_t node, seq, round;
+};
+enum { REMOTE_READS_MAX = GROUP_SERVERS_MAX };
+
+/* One shard on this node. */
+struct replica {
+    struct order_raft *o;
+    uint16_t shard;
+    struct group_state loaded; /* until the group is opened */
+    struct group *group;
+    struct group_snapshot snapshot; /* on disk; index 0: none */
+    uint64_t snapshot_size;
+    char snapshot_name[DISK_NAME_MAX];
+    char old_snapshot[DISK_NAME_MAX]; /* to be removed when the new one is in the journal */
+    uint64_t log_bytes;               /* applied since the snapshot */
+
+    struct origin origins[ORIGINS_MAX];
+    size_t n_origins;
+    struct pending *first, **end; /* in the order they were submitted */
+    struct pending *unsent;       /* the first that the leader has not been told */
+    size_t n_pending;
+    uint64_t no;          /* of the last op or read submitted */
+    uint64_t next_number; /* as origin */
+    uint64_t sent_ms;
+    uint64_t sent_term, sent_leader;
+    bool leads; /* ready, and the engine knows */
+    struct buf proposal;
+
+    struct read *reads, **reads_end;
+    uint64_t round, round_term, round_index, round_ms; /* round_ms 0: none is open */
+    bool acks[ORIGINS_MAX];                            /* by node */
+    struct remote_read remote[REMOTE_READS_MAX];
+    size_t n_remote;
+};
+
+struct order_raft {
+    struct order base;
+    struct order_raft_config config;
+    const struct raft_host *host;
+    void *ctx;
+    struct engine *engine;
+    struct journal *journal;
+    uint64_t cluster, run; /* run: how often this directory was started */
+    bool fresh;            /* nothing was in it */
+    struct replica *replicas;
+    uint64_t give_up_ms; /* when to look for those who waited too long */
+    bool opened, settling, retired, snapshotting;
+    struct arena arena; /* of one call */
+};
+
+static inline uint64_t order_now(const struct order_raft *o)
+{
+    return o->host->now_ms(o->ctx);
+}
+
+void order_send(struct order_raft *o, uint64_t to, const struct wire *msg);
+bool order_alone(const struct replica *r); /* the only voter */
+
+/* order_read.c */
+void read_add(struct replica *r, const struct op *op);
+void read_settle(struct replica *r);
+void read_receive(struct replica *r, const struct wire *msg);
+void read_lost(struct replica *r); /* role or term changed: ask again */
+void read_done(struct replica *r);
+
+/* order_store.c */
+BELAY_MUST_CHECK enum belay_err
+store_identify(struct order_raft *o); /* whose directory is it? */
+BELAY_MUST_CHECK enum belay_err store_open(struct order_raft *o);
+bool store_check(const struct replica *r, const struct wire *msg); /* a sound snapshot? */
+uint64_t store_persist(void *ctx, const struct journal_record *rec);
+bool store_load(void *ctx, uint16_t shard, struct group_snapshot *ret, struct buf *data);
+uint64_t store_install(void *ctx, uint16_t shard, const struct group_snapshot *snap,
+                       struct slice data);
+void store_restore(void *ctx, uint16_t shard);
+BELAY_MUST_CHECK enum belay_err store_restore_state(struct replica *r);
+void store_settle(struct order_raft *o); /* snapshots that are due, segments that may go */
+void store_close(struct order_raft *o);
+void store_problem(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#endif

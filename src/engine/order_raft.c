@@ -1,0 +1,629 @@
+/* order_raft.c - ops on their way to the log and out of it; see order_raft.h. */
+#include "engine/order_raft.h"
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/order_core.h"
+#include "machine/varint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct order_raft *order_raft_of(struct order *o)
+{
+    return (struct order_raft *)(void *)o;
+}
+
+struct group *order_raft_group(struct order_raft *o, size_t shard)
+{
+    return o->replicas[shard].group;
+}
+
+struct journal *order_raft_journal(struct order_raft *o)
+{
+    return o->journal;
+}
+
+bool order_alone(const struct replica *r)
+{
+    struct group_conf conf;
+    group_conf(r->group, &conf);
+    return group_conf_voters(&conf) == 1;
+}
+
+void order_send(struct order_raft *o, uint64_t to, const struct wire *msg)
+{
+    struct buf frame = {0};
+    wire_encode(msg, &frame);
+    BELAY_CHECK(!frame.oom);
+    o->host->send(o->ctx, to, buf_slice(&frame));
+    buf_done(&frame);
+}
+
+/* --- origins --- */
+
+static struct origin *origin_find(struct replica *r, uint64_t node)
+{
+    for (size_t i = 0; i < r->n_origins; i++)
+        if (r->origins[i].node == node)
+            return &r->origins[i];
+    return NULL;
+}
+
+static struct origin *origin_get(struct replica *r, uint64_t node)
+{
+    struct origin *o = origin_find(r, node);
+    if (o)
+        return o;
+    BELAY_CHECK(r->n_origins < ORIGINS_MAX);
+    o = &r->origins[r->n_origins++];
+    *o = (struct origin){.node = node};
+    return o;
+}
+
+/* --- out of the log --- */
+
+static void drop_applied(struct replica *r, uint64_t number)
+{
+    while (r->first && r->first->number && r->first->number <= number) {
+        struct pending *p = r->first;
+        r->first = p->next;
+        if (r->unsent == p)
+            r->unsent = p->next;
+        r->n_pending--;
+        free(p);
+    }
+    if (!r->first)
+        r->end = &r->first;
+}
+
+/* A node's first op of a new run: those who waited in line through its last run are gone. */
+static void origin_restarted(struct replica *r, struct origin *origin, uint64_t run,
+                             uint64_t now)
+{
+    origin->run = run;
+    origin->applied = 0;
+    struct op cancel = {.kind = OP_CANCEL,
+                        .now_ms = now,
+                        .target = origin->node << OP_NODE_SHIFT | run << OP_RUN_SHIFT};
+    engine_ordered(r->o->engine, r->shard, &cancel);
+}
+
+static void apply_record(struct replica *r, struct reader *in, uint64_t now)
+{
+    struct order_raft *o = r->o;
+    uint64_t node = reader_u64(in);
+    uint64_t run = reader_u64(in);
+    uint64_t number = reader_u64(in);
+    struct slice bytes = reader_bytes(in);
+    BELAY_CHECK(!in->bad);
+    struct origin *origin = origin_get(r, node);
+    if (run < origin->run)
+        return; /* of a process that is no more */
+    if (run > origin->run)
+        origin_restarted(r, origin, run, now);
+    if (number <= origin->applied && !(o->config.canaries & CANARY_TWICE))
+        return; /* it came by two ways */
+    BELAY_DCHECK(number == origin->applied + 1 || (o->config.canaries & CANARY_TWICE));
+    origin->applied = number;
+    struct op op;
+    enum belay_err err = op_decode(bytes, &o->arena, &op);
+    BELAY_CHECK(err == BELAY_OK);
+    op.now_ms = now;
+    engine_ordered(o->engine, r->shard, &op);
+    arena_reset(&o->arena);
+    if (node == o->config.node && run == o->run)
+        drop_applied(r, number);
+}
+
+static void apply_entry(void *ctx, uint16_t shard, uint64_t index, struct slice data)
+{
+    struct order_raft *o = ctx;
+    struct replica *r = &o->replicas[shard];
+    struct reader in = {.left = data};
+    (void)index;
+    uint8_t version = reader_byte(&in);
+    BELAY_CHECK(version == ENTRY_VERSION);
+    uint64_t now = reader_u64(&in);
+    r->log_bytes += data.len;
+    while (in.left.len > 0)
+        apply_record(r, &in, now);
+}
+
+/* --- into the log --- */
+
+static void propose(struct replica *r)
+{
+    struct order_raft *o = r->o;
+    if (buf_len(&r->proposal) == 0)
+        return;
+    struct buf entry = {0};
+    buf_put_byte(&entry, ENTRY_VERSION);
+    varint_put(&entry, engine_stamp(o->engine, r->shard));
+    buf_put_slice(&entry, buf_slice(&r->proposal));
+    BELAY_CHECK(!entry.oom);
+    buf_clear(&r->proposal);
+    /* Refused only when it has just stopped leading: then all of it is sent to the next one. */
+    if (group_propose(r->group, buf_slice(&entry), order_now(o)) != BELAY_OK)
+        r->leads = false;
+    buf_done(&entry);
+}
+
+/* Takes an op into the log if it is the next one of its origin. */
+static void take_op(struct replica *r, uint64_t node, uint64_t run, uint64_t number,
+                    struct slice op)
+{
+    enum { HEAD = 64 }; /* of the entry and of a record, at most */
+    struct origin *origin = origin_get(r, node);
+    if (run > origin->log_run) {
+        origin->log_run = run;
+        origin->proposed = 0;
+    }
+    if (run < origin->log_run || number != origin->proposed + 1)
+        return; /* in the log already, or something before it got lost and comes again */
+    if (buf_len(&r->proposal) + op.len + (size_t)2 * HEAD > GROUP_ENTRY_BYTES_MAX)
+        propose(r);
+    origin->proposed = number;
+    varint_put(&r->proposal, node);
+    varint_put(&r->proposal, run);
+    varint_put(&r->proposal, number);
+    varint_put_bytes(&r->proposal, op);
+}
+
+static void number_pending(struct replica *r, struct pending *p)
+{
+    if (!p->number)
+        p->number = r->next_number++;
+}
+
+static void pump_own(struct replica *r)
+{
+    while (r->unsent && r->leads) {
+        struct pending *p = r->unsent;
+        r->unsent = p->next;
+        number_pending(r, p);
+        take_op(r, r->o->config.node, r->o->run, p->number, p->op);
+    }
+}
+
+/* Tells the leader what it has not been told, as often as it takes. */
+static void pump_forward(struct replica *r, uint64_t leader)
+{
+    struct order_raft *o = r->o;
+    while (r->unsent) {
+        struct buf data = {0};
+        number_pending(r, r->unsent);
+        struct wire msg = {.type = WIRE_FORWARD,
+                           .shard = r->shard,
+                           .from = o->config.node,
+                           .term = o->run,
+                           .seq = r->unsent->number};
+        while (r->unsent && buf_len(&data) < ORDER_FORWARD_BYTES) {
+            number_pending(r, r->unsent);
+            varint_put_bytes(&data, r->unsent->op);
+            r->unsent = r->unsent->next;
+        }
+        msg.data = buf_slice(&data);
+        order_send(o, leader, &msg);
+        buf_done(&data);
+    }
+    r->sent_ms = order_now(o);
+}
+
+static void forwarded(struct replica *r, const struct wire *msg)
+{
+    struct reader in = {.left = msg->data};
+    uint64_t number = msg->seq;
+    if (!r->leads || number == 0)
+        return;
+    while (in.left.len > 0 && r->leads) {
+        struct slice bytes = reader_bytes(&in);
+        struct op op;
+        const char *what;
+        if (in.bad || bytes.len + 128 > GROUP_ENTRY_BYTES_MAX ||
+            op_decode(bytes, &r->o->arena, &op) != BELAY_OK ||
+            op_validate(&op, &what) != BELAY_OK || op_is_read(op.kind)) {
+            log_error("order.forward_bad", "node=%" PRIu64 " shard=%u", msg->from, r->shard);
+            arena_reset(&r->o->arena);
+            return;
+        }
+        arena_reset(&r->o->arena);
+        take_op(r, msg->from, msg->term, number++, bytes);
+    }
+}
+
+/* --- who leads --- */
+
+static void start_leading(struct replica *r)
+{
+    r->leads = true;
+    for (size_t i = 0; i < r->n_origins; i++) {
+        r->origins[i].log_run = r->origins[i].run;
+        r->origins[i].proposed = r->origins[i].applied;
+    }
+    buf_clear(&r->proposal);
+    r->unsent = r->first;
+    engine_lead(r->o->engine, r->shard);
+    log_info("order.leader", "shard=%u term=%" PRIu64 " index=%" PRIu64, r->shard,
+             group_term(r->group), group_applied(r->group));
+}
+
+static void group_changed(void *ctx, uint16_t shard)
+{
+    struct order_raft *o = ctx;
+    struct replica *r = &o->replicas[shard];
+    if (!r->group)
+        return;
+    uint64_t leader = group_leader(r->group);
+    if (r->sent_term == group_term(r->group) && r->sent_leader == leader)
+        return;
+    r->sent_term = group_term(r->group);
+    r->sent_leader = leader;
+    r->leads = false; /* until everything from before is applied */
+    r->unsent = r->first;
+    read_lost(r);
+}
+
+/* What was never sent can be forgotten; what was sent may come back any time. */
+static void give_up(struct replica *r)
+{
+    uint64_t now = order_now(r->o);
+    struct pending **at = &r->first;
+    struct pending *last = NULL;
+    while (*at) {
+        struct pending *p = *at;
+        if (p->given_up || p->give_up_ms > now) {
+            last = p;
+            at = &p->next;
+            continue;
+        }
+        p->given_up = true;
+        engine_unavailable(r->o->engine, r->shard, p->asker, p->number != 0,
+                           p->number ? "no majority in time; it may still take effect"
+                                     : "no leader in time");
+        if (p->number) {
+            last = p;
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        if (r->unsent == p)
+            r->unsent = p->next;
+        if (!p->next)
+            r->end = last ? &last->next : &r->first;
+        r->n_pending--;
+        free(p);
+    }
+}
+
+static void settle_replica(struct replica *r)
+{
+    struct order_raft *o = r->o;
+    bool able = group_ready(r->group) && !group_transferring(r->group);
+    if (able && !r->leads)
+        start_leading(r);
+    if (!able)
+        r->leads = false;
+    uint64_t leader = group_leader(r->group);
+    if (r->leads) {
+        pump_own(r);
+        propose(r);
+    } else if (leader && leader != o->config.node) {
+        pump_forward(r, leader);
+    }
+    read_settle(r);
+}
+
+static void take_job(struct order_raft *o)
+{
+    struct journal_job *job = journal_job_take(o->journal);
+    if (job)
+        o->host->write(o->ctx, job);
+}
+
+/* Everything has been said for now: propose, send, write. An answer given on the way may not
+ * come back in here (the engine sees to that), but the host's write may. */
+void order_raft_settle(struct order_raft *o)
+{
+    if (o->settling || !o->opened)
+        return;
+    o->settling = true;
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        settle_replica(&o->replicas[i]);
+    if (o->config.canaries & CANARY_EARLY_ACK)
+        for (size_t i = 0; i < o->base.n_shards; i++)
+            group_durable(o->replicas[i].group, UINT64_MAX, order_now(o));
+    store_settle(o);
+    o->settling = false;
+    take_job(o);
+}
+
+void order_raft_written(struct order_raft *o, struct journal_job *job)
+{
+    int code;
+    if (journal_job_done(o->journal, job, &code) != BELAY_OK) {
+        char text[256];
+        snprintf(
+            text, sizeof text,
+            "cannot write to the data directory: %s; nothing that was acknowledged is lost, "
+            "what was pending is unknown; start again when the disk is sound",
+            strerror(code));
+        o->host->fatal(o->ctx, text);
+        return;
+    }
+    uint64_t durable = journal_durable(o->journal);
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        group_durable(o->replicas[i].group, durable, order_now(o));
+}
+
+/* --- messages and time --- */
+
+void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame)
+{
+    struct arena a = {0};
+    struct wire msg;
+    if (!o->opened || wire_decode(frame, &a, &msg) != BELAY_OK ||
+        msg.shard >= o->base.n_shards || msg.from != node || node == o->config.node) {
+        log_error("order.message_bad", "node=%" PRIu64 " bytes=%zu", node, frame.len);
+        arena_done(&a);
+        return;
+    }
+    struct replica *r = &o->replicas[msg.shard];
+    if (msg.type == WIRE_FORWARD)
+        forwarded(r, &msg);
+    else if (msg.type >= WIRE_PROBE)
+        read_receive(r, &msg);
+    else if (msg.type != WIRE_SNAPSHOT || store_check(r, &msg))
+        group_receive(r->group, &msg, order_now(o));
+    arena_done(&a);
+}
+
+void order_raft_peer_up(struct order_raft *o, uint64_t node)
+{
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        struct replica *r = &o->replicas[i];
+        if (group_leader(r->group) == node)
+            r->unsent = r->first;
+    }
+}
+
+void order_raft_tick(struct order_raft *o)
+{
+    uint64_t now = order_now(o);
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        struct replica *r = &o->replicas[i];
+        group_tick(r->group, now);
+        if (r->first && !r->leads && now - r->sent_ms >= ORDER_RESEND_MS)
+            r->unsent = r->first;
+        give_up(r);
+    }
+    if (now >= o->give_up_ms) {
+        o->give_up_ms = now + ORDER_RESEND_MS;
+        engine_give_up(o->engine);
+    }
+}
+
+uint64_t order_raft_next_ms(const struct order_raft *o)
+{
+    uint64_t next = UINT64_MAX;
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        const struct replica *r = &o->replicas[i];
+        uint64_t at = group_next_ms(r->group);
+        next = at < next ? at : next;
+        uint64_t soon = order_now(o) + ORDER_PROBE_MS;
+        if ((r->first || r->reads) && soon < next)
+            next = soon;
+    }
+    return next;
+}
+
+/* --- the order that the engine sees --- */
+
+static void add_pending(struct replica *r, const struct op *op, uint64_t give_up_ms)
+{
+    struct buf bytes = {0};
+    struct op plain = *op;
+    plain.now_ms = 0; /* the leader says when */
+    op_encode(&plain, &bytes);
+    BELAY_CHECK(!bytes.oom);
+    struct pending *p = mem_alloc(sizeof *p + buf_len(&bytes));
+    char *copy = (char *)(p + 1);
+    memcpy(copy, buf_data(&bytes), buf_len(&bytes));
+    *p = (struct pending){.no = ++r->no,
+                          .asker = op->asker,
+                          .give_up_ms = give_up_ms,
+                          .op = slice_of(copy, buf_len(&bytes))};
+    buf_done(&bytes);
+    *r->end = p;
+    r->end = &p->next;
+    r->n_pending++;
+    if (!r->unsent)
+        r->unsent = p;
+}
+
+/* The first op of this run tells everybody that the runs before are over. It never gives up. */
+static void announce(struct replica *r)
+{
+    struct op tick = {.kind = OP_TICK};
+    add_pending(r, &tick, UINT64_MAX);
+}
+
+static void raft_submit(struct order *base, size_t shard, const struct op *op)
+{
+    struct order_raft *o = order_raft_of(base);
+    struct replica *r = &o->replicas[shard];
+    if (r->n_pending >= ORDER_PENDING_MAX)
+        engine_unavailable(o->engine, shard, op->asker, false, "too many requests are waiting");
+    else
+        add_pending(r, op, order_now(o) + ORDER_PATIENCE_MS + op->wait_ms);
+}
+
+static void raft_read(struct order *base, size_t shard, const struct op *op)
+{
+    read_add(&order_raft_of(base)->replicas[shard], op);
+}
+
+static void raft_flush(struct order *base)
+{
+    order_raft_settle(order_raft_of(base));
+}
+
+static bool raft_leads(const struct order *base, size_t shard)
+{
+    return ((const struct order_raft *)(const void *)base)->replicas[shard].leads;
+}
+
+static const char *raft_not_ready(const struct order *base)
+{
+    const struct order_raft *o = (const struct order_raft *)(const void *)base;
+    for (size_t i = 0; i < base->n_shards; i++) {
+        if (group_installing(o->replicas[i].group))
+            return "a snapshot is being installed";
+        if (group_leader(o->replicas[i].group) == 0)
+            return "no leader is known";
+        if (group_leader(o->replicas[i].group) == o->config.node && !o->replicas[i].leads)
+            return "the log of the last leader is not applied yet";
+    }
+    return o->retired ? "the node is stopping" : NULL;
+}
+
+static void group_send(void *ctx, uint64_t to, const struct wire *msg)
+{
+    order_send(ctx, to, msg);
+}
+
+static const struct group_env group_env = {store_persist, group_send, apply_entry,
+                                           group_changed, store_load, store_install,
+                                           store_restore};
+
+/* The engine is there: the state comes from the snapshots, then from the entries behind them.
+ */
+static void raft_open(struct order *base, struct engine *e)
+{
+    struct order_raft *o = order_raft_of(base);
+    o->engine = e;
+    for (size_t i = 0; i < base->n_shards; i++) {
+        struct replica *r = &o->replicas[i];
+        enum belay_err err = store_restore_state(r);
+        BELAY_CHECK(err == BELAY_OK); /* checked when it was read */
+        struct group_config config = {.env = &group_env,
+                                      .ctx = o,
+                                      .shard = (uint16_t)i,
+                                      .id = o->config.node,
+                                      .election_ms = o->config.election_ms,
+                                      .heartbeat_ms = o->config.heartbeat_ms,
+                                      .seed = (unsigned)(o->config.seed + i * 7919),
+                                      .guards_off = o->config.guards_off,
+                                      .never_leads = o->config.priority == 15};
+        r->group = group_open(&config, &r->loaded, order_now(o));
+        group_durable(r->group, journal_durable(o->journal), order_now(o));
+        group_changed(o, (uint16_t)i);
+        announce(r);
+    }
+    o->opened = true;
+    order_raft_settle(o);
+}
+
+static void raft_close(struct order *base)
+{
+    struct order_raft *o = order_raft_of(base);
+    for (size_t i = 0; i < base->n_shards; i++) {
+        struct replica *r = &o->replicas[i];
+        while (r->first) {
+            struct pending *p = r->first;
+            r->first = p->next;
+            free(p);
+        }
+        read_done(r);
+        group_close(r->group);
+        entry_log_done(&r->loaded.log);
+        buf_done(&r->proposal);
+    }
+    store_close(o);
+    arena_done(&o->arena);
+    free(o->replicas);
+    free(o);
+}
+
+static const struct order_ops raft_ops = {.open = raft_open,
+                                          .submit = raft_submit,
+                                          .read = raft_read,
+                                          .flush = raft_flush,
+                                          .leads = raft_leads,
+                                          .not_ready = raft_not_ready,
+                                          .close = raft_close};
+
+enum belay_err order_raft_open(const struct order_raft_config *config, struct order **ret_order)
+{
+    BELAY_CHECK(config->node > 0 && config->node < 128);
+    BELAY_CHECK(config->shards > 0 && config->shards <= JOURNAL_SHARDS_MAX);
+    struct order_raft *o = mem_zalloc(sizeof *o);
+    o->base.ops = &raft_ops;
+    o->base.patience_ms = UINT64_C(2) * ORDER_PATIENCE_MS;
+    o->config = *config;
+    o->host = config->host;
+    o->ctx = config->host_ctx;
+    enum belay_err err = store_identify(o);
+    o->replicas = mem_zalloc(o->base.n_shards * sizeof *o->replicas);
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        struct replica *r = &o->replicas[i];
+        r->o = o;
+        r->shard = (uint16_t)i;
+        r->end = &r->first;
+        r->reads_end = &r->reads;
+        r->next_number = 1;
+        r->round = o->run << 32; /* an answer to an earlier run never fits */
+    }
+    if (err == BELAY_OK)
+        err = store_open(o);
+    if (err != BELAY_OK) {
+        raft_close(&o->base);
+        return err;
+    }
+    o->base.id_base = o->config.node << OP_NODE_SHIFT |
+                      (o->run & ((UINT64_C(1) << (OP_NODE_SHIFT - OP_RUN_SHIFT)) - 1))
+                          << OP_RUN_SHIFT;
+    *ret_order = &o->base;
+    return BELAY_OK;
+}
+
+/* --- operators --- */
+
+enum belay_err order_raft_change(struct order_raft *o, enum group_change what,
+                                 const struct group_server *server)
+{
+    enum belay_err all = BELAY_OK;
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        enum belay_err err = group_change(o->replicas[i].group, what, server, order_now(o));
+        if (err != BELAY_OK && err != BELAY_ERR_EXISTS)
+            all = err;
+    }
+    return all;
+}
+
+bool order_raft_retire(struct order_raft *o)
+{
+    bool leads = false;
+    o->retired = true;
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        struct replica *r = &o->replicas[i];
+        if (group_role(r->group) != GROUP_LEADER || order_alone(r))
+            continue;
+        leads = true;
+        group_set_never_leads(r->group, true);
+        if (!group_transferring(r->group) && r->n_pending == 0 &&
+            group_transfer(r->group, 0, order_now(o)) != BELAY_OK)
+            leads = false; /* there is nobody to hand it to */
+    }
+    return !leads;
+}
+
+bool order_raft_idle(const struct order_raft *o)
+{
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        if (o->replicas[i].first || o->replicas[i].reads)
+            return false;
+    return true;
+}

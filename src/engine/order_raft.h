@@ -1,0 +1,102 @@
+/* order_raft.h - the durable, replicated order: Raft groups over one journal.
+ *
+ *   engine_submit -> pending -> (this node leads)  proposal -> group -> journal, followers
+ *                           \-> (another one does) FORWARD to it
+ *   committed entry -> its ops, in order, to engine_ordered() on every node; the node where the
+ *   client is connected answers it from there.
+ *
+ * An op is in the log once at most, whatever gets lost or is sent twice: every run of every
+ * node (an origin) numbers the ops it hands over for a shard, the leader takes them without
+ * gaps, and what has been applied already is skipped. The table of origins is part of the
+ * state.
+ *
+ * Reads wait until a majority has confirmed, after the read came, that this leader still leads
+ * (PROBE), and until what the same node submitted before is applied. No clock is trusted for
+ * it.
+ *
+ * Sockets, threads, clocks and forks are the host's (peer.c; the simulator has another one).
+ * Loop thread only; after any call the host calls order_raft_settle(). */
+#ifndef BELAY_ENGINE_ORDER_RAFT_H
+#define BELAY_ENGINE_ORDER_RAFT_H
+
+#include "engine/group.h"
+#include "engine/order.h"
+
+enum {
+    ORDER_PENDING_MAX = 262144, /* ops of one shard that wait for their turn */
+    ORDER_PATIENCE_MS = 10000,  /* how long an op waits for a leader, beyond its own wait */
+    ORDER_RESEND_MS = 1000,     /* what is not applied by then is sent again */
+    ORDER_PROBE_MS = 100,       /* and so is a question that is not answered */
+    ORDER_SNAPSHOT_BYTES = 32 << 20, /* of entries since the last snapshot */
+    ORDER_TRAILING = 64,             /* entries kept behind a snapshot, for slow followers */
+    ORDER_FORWARD_BYTES = 256 << 10, /* of one FORWARD */
+};
+
+struct order_raft;
+struct snapshot_task;
+
+struct raft_host {
+    uint64_t (*now_ms)(void *ctx); /* monotonic */
+    /* Run the job on another thread, then order_raft_written(). */
+    void (*write)(void *ctx, struct journal_job *job);
+    /* Best effort: it may be lost. In order per node as far as it arrives. */
+    void (*send)(void *ctx, uint64_t node, struct slice frame);
+    /* Store a snapshot of the state as it is now (order_raft_snapshot_write() in a forked
+     * child), then order_raft_snapshotted(). */
+    void (*snapshot)(void *ctx, struct snapshot_task *task);
+    /* The disk failed: nothing pending will be answered, the process must end. */
+    void (*fatal)(void *ctx, const char *text);
+};
+
+/* Switched on by the simulator alone, to see that it finds them. */
+enum order_canary {
+    CANARY_EARLY_ACK = 1,  /* an entry counts as stored before it is */
+    CANARY_BLIND_READ = 2, /* a leader answers reads without asking the others */
+    CANARY_TWICE = 4,      /* an op that comes again is applied again */
+};
+
+struct order_raft_config {
+    const struct raft_host *host;
+    void *host_ctx;
+    struct disk *disk;         /* taken */
+    uint64_t node;             /* 1..127 */
+    struct group_conf members; /* of a new cluster; n 0: joins one, or has been here before */
+    size_t shards;             /* of a new data directory */
+    unsigned election_ms, heartbeat_ms;
+    uint64_t seed;                          /* random */
+    uint64_t segment_bytes, snapshot_bytes; /* 0: the defaults */
+    unsigned trailing;                      /* 0: ORDER_TRAILING */
+    unsigned guards_off, canaries;
+    uint8_t priority; /* 0..15; 15 never leads */
+    bool repair;
+};
+
+/* Reads the disk and is ready to be given to engine_open(), which replays what is stored.
+ * BELAY_ERR_CORRUPT, BELAY_ERR_IO: order_raft_problem() has the text for the operator. */
+BELAY_MUST_CHECK enum belay_err order_raft_open(const struct order_raft_config *config,
+                                                struct order **ret_order);
+const char *order_raft_problem(void);
+struct order_raft *order_raft_of(struct order *o);
+
+void order_raft_settle(struct order_raft *o);
+void order_raft_tick(struct order_raft *o);
+uint64_t order_raft_next_ms(const struct order_raft *o); /* absolute, of host->now_ms */
+void order_raft_written(struct order_raft *o, struct journal_job *job);
+/* A frame from `node`, which the transport knows to be that one. Nonsense is dropped. */
+void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame);
+void order_raft_peer_up(struct order_raft *o, uint64_t node); /* what was sent may be lost */
+
+bool order_raft_snapshot_write(struct snapshot_task *task); /* blocks; any thread or process */
+void order_raft_snapshotted(struct order_raft *o, struct snapshot_task *task, bool stored);
+void order_raft_snapshot_now(struct order_raft *o); /* of every shard that can */
+
+/* Hand over whatever this node leads, and stop: true when it leads nothing any more. */
+bool order_raft_retire(struct order_raft *o);
+
+struct group *order_raft_group(struct order_raft *o, size_t shard);
+struct journal *order_raft_journal(struct order_raft *o);
+BELAY_MUST_CHECK enum belay_err order_raft_change(struct order_raft *o, enum group_change what,
+                                                  const struct group_server *server);
+bool order_raft_idle(const struct order_raft *o); /* nothing pending, nothing being written */
+void order_raft_seal(struct order_raft *o);       /* what is on disk now is complete */
+#endif

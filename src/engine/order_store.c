@@ -1,0 +1,552 @@
+/* order_store.c - what the order keeps on disk: who it is, its log, its snapshots.
+ *
+ *   identity            cluster, node, shards, and how often it was started
+ *   journal-*           terms, votes and entries of all shards (journal.h)
+ *   snapshot-S-I-T      state of shard S up to entry I of term T
+ *
+ * A snapshot counts when the journal says so: it is durable before its record is. */
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/order_core.h"
+#include "machine/varint.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define IDENTITY_NAME "identity"
+enum { FILE_HEAD = 16, FILE_VERSION = 1, PINNED_SEGMENTS = 3 };
+static const char IDENTITY_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'I', 'D', '1'};
+static const char SNAPSHOT_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'S', 'N', '1'};
+
+static _Thread_local char problem[768];
+
+const char *order_raft_problem(void)
+{
+    return problem;
+}
+
+void store_problem(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): clang 14 misreads va_start */
+    vsnprintf(problem, sizeof problem, format, args);
+    va_end(args);
+}
+
+/* --- files with a head: magic, version, checksum of the rest --- */
+
+static void put_u32_at(char *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (char)(v >> (8 * i));
+}
+
+static void file_begin(struct buf *out, const char magic[8])
+{
+    char head[FILE_HEAD] = {0};
+    memcpy(head, magic, 8);
+    put_u32_at(head + 8, FILE_VERSION);
+    buf_put(out, head, sizeof head);
+}
+
+static void file_end(struct buf *out)
+{
+    BELAY_CHECK(!out->oom);
+    char *head = out->mem + out->start;
+    put_u32_at(head + 12, crc32c(0, head + FILE_HEAD, buf_len(out) - FILE_HEAD));
+}
+
+static bool file_open(struct slice in, const char magic[8], struct reader *ret)
+{
+    char head[FILE_HEAD] = {0};
+    if (in.len < FILE_HEAD)
+        return false;
+    memcpy(head, magic, 8);
+    put_u32_at(head + 8, FILE_VERSION);
+    put_u32_at(head + 12, crc32c(0, in.data + FILE_HEAD, in.len - FILE_HEAD));
+    *ret = (struct reader){.left = slice_of(in.data + FILE_HEAD, in.len - FILE_HEAD)};
+    return memcmp(head, in.data, FILE_HEAD) == 0;
+}
+
+/* --- identity --- */
+
+static void count_files(void *ctx, const char *name)
+{
+    (void)name;
+    ++*(size_t *)ctx;
+}
+
+static enum belay_err identity_write(struct order_raft *o)
+{
+    struct buf out = {0};
+    file_begin(&out, IDENTITY_MAGIC);
+    varint_put(&out, o->cluster);
+    varint_put(&out, o->config.node);
+    varint_put(&out, o->base.n_shards);
+    varint_put(&out, o->run);
+    file_end(&out);
+    enum belay_err err =
+        o->config.disk->ops->put(o->config.disk, IDENTITY_NAME, buf_slice(&out));
+    if (err != BELAY_OK)
+        store_problem("%s: cannot be written: %s", IDENTITY_NAME, strerror(errno));
+    buf_done(&out);
+    return err;
+}
+
+enum belay_err store_identify(struct order_raft *o)
+{
+    struct disk *disk = o->config.disk;
+    struct buf file = {0};
+    struct reader in;
+    size_t files = 0;
+    o->base.n_shards = o->config.shards;
+    enum belay_err err = disk->ops->read(disk, IDENTITY_NAME, &file);
+    if (err == BELAY_ERR_NOT_FOUND) {
+        err = disk->ops->list(disk, count_files, &files);
+        o->fresh = files == 0;
+        o->cluster = o->config.seed;
+        if (err == BELAY_OK && files > 0) {
+            store_problem("%s: missing, but the directory is not empty", IDENTITY_NAME);
+            err = BELAY_ERR_CORRUPT;
+        }
+        if (err == BELAY_OK && o->fresh)
+            err = identity_write(o); /* with run 0: the first start is not complete */
+    } else if (err == BELAY_OK) {
+        bool sound = file_open(buf_slice(&file), IDENTITY_MAGIC, &in);
+        o->cluster = reader_u64(&in);
+        uint64_t node = reader_u64(&in);
+        uint64_t shards = reader_u64(&in);
+        o->run = reader_u64(&in);
+        if (!sound || in.bad || shards == 0 || shards > JOURNAL_SHARDS_MAX) {
+            store_problem("%s: damaged", IDENTITY_NAME);
+            err = BELAY_ERR_CORRUPT;
+        } else if (node != o->config.node) {
+            store_problem("the data directory belongs to node %" PRIu64 ", not to %" PRIu64,
+                          node, o->config.node);
+            err = BELAY_ERR_IN_USE;
+        }
+        o->base.n_shards = err == BELAY_OK ? (size_t)shards : o->config.shards;
+        o->fresh = err == BELAY_OK && o->run == 0;
+    }
+    buf_done(&file);
+    o->run++;
+    return err;
+}
+
+/* --- snapshots --- */
+
+static void snapshot_name(uint16_t shard, const struct group_snapshot *snap,
+                          char name[DISK_NAME_MAX])
+{
+    snprintf(name, DISK_NAME_MAX, "snapshot-%u-%" PRIu64 "-%" PRIu64, shard, snap->index,
+             snap->term);
+}
+
+static void snapshot_encode(const struct replica *r, const struct group_snapshot *snap,
+                            struct buf *out)
+{
+    struct buf conf = {0};
+    group_conf_encode(&snap->conf, &conf);
+    file_begin(out, SNAPSHOT_MAGIC);
+    varint_put(out, r->shard);
+    varint_put(out, snap->index);
+    varint_put(out, snap->term);
+    varint_put(out, snap->conf_index);
+    varint_put_bytes(out, buf_slice(&conf));
+    varint_put(out, r->n_origins);
+    for (size_t i = 0; i < r->n_origins; i++) {
+        varint_put(out, r->origins[i].node);
+        varint_put(out, r->origins[i].run);
+        varint_put(out, r->origins[i].applied);
+    }
+    engine_encode(r->o->engine, r->shard, out);
+    file_end(out);
+    buf_done(&conf);
+}
+
+/* Reads the head; the state itself stays in ret->left. */
+static bool snapshot_decode(struct slice bytes, uint16_t shard, struct group_snapshot *ret_snap,
+                            struct origin ret_origins[ORIGINS_MAX], size_t *ret_n,
+                            struct slice *ret_state)
+{
+    struct reader in;
+    if (!file_open(bytes, SNAPSHOT_MAGIC, &in))
+        return false;
+    uint64_t of = reader_u64(&in);
+    ret_snap->index = reader_u64(&in);
+    ret_snap->term = reader_u64(&in);
+    ret_snap->conf_index = reader_u64(&in);
+    struct slice conf = reader_bytes(&in);
+    uint64_t n = reader_u64(&in);
+    if (in.bad || of != shard || n > ORIGINS_MAX || ret_snap->index == 0 ||
+        ret_snap->term == 0 || group_conf_decode(conf, &ret_snap->conf) != BELAY_OK)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        ret_origins[i] = (struct origin){.node = reader_u64(&in)};
+        ret_origins[i].run = reader_u64(&in);
+        ret_origins[i].applied = reader_u64(&in);
+    }
+    *ret_n = (size_t)n;
+    *ret_state = in.left;
+    return !in.bad;
+}
+
+bool store_check(const struct replica *r, const struct wire *msg)
+{
+    struct group_snapshot snap;
+    struct origin origins[ORIGINS_MAX];
+    size_t n;
+    struct slice state;
+    bool sound = snapshot_decode(msg->data, r->shard, &snap, origins, &n, &state) &&
+                 snap.index == msg->index && snap.term == msg->log_term;
+    if (!sound)
+        log_error("order.snapshot_bad", "node=%" PRIu64 " shard=%u", msg->from, r->shard);
+    return sound;
+}
+
+bool store_load(void *ctx, uint16_t shard, struct group_snapshot *ret, struct buf *data)
+{
+    struct order_raft *o = ctx;
+    struct replica *r = &o->replicas[shard];
+    if (r->snapshot.index == 0 ||
+        o->config.disk->ops->read(o->config.disk, r->snapshot_name, data) != BELAY_OK)
+        return false;
+    struct origin origins[ORIGINS_MAX];
+    size_t n;
+    struct slice state;
+    return snapshot_decode(buf_slice(data), shard, ret, origins, &n, &state);
+}
+
+static enum belay_err read_snapshot(struct replica *r, bool into_engine)
+{
+    struct disk *disk = r->o->config.disk;
+    struct buf file = {0};
+    struct slice state;
+    struct group_snapshot snap;
+    uint64_t index = r->snapshot.index;
+    enum belay_err err = disk->ops->read(disk, r->snapshot_name, &file);
+    if (err != BELAY_OK ||
+        !snapshot_decode(buf_slice(&file), r->shard, &snap, r->origins, &r->n_origins,
+                         &state) ||
+        snap.index != index) {
+        store_problem("%s: missing or damaged", r->snapshot_name);
+        err = BELAY_ERR_CORRUPT;
+    } else if (into_engine) {
+        err = engine_restore(r->o->engine, r->shard, state);
+        if (err != BELAY_OK)
+            store_problem("%s: not a sound state", r->snapshot_name);
+    }
+    if (err == BELAY_OK)
+        r->snapshot = snap;
+    r->snapshot_size = buf_len(&file);
+    buf_done(&file);
+    return err;
+}
+
+enum belay_err store_restore_state(struct replica *r)
+{
+    return r->snapshot.index ? read_snapshot(r, true) : BELAY_OK;
+}
+
+/* --- records --- */
+
+uint64_t store_persist(void *ctx, const struct journal_record *rec)
+{
+    struct order_raft *o = ctx;
+    return journal_append(o->journal, rec);
+}
+
+static uint64_t adopt(struct replica *r, const struct group_snapshot *snap, const char *name,
+                      enum journal_kind kind)
+{
+    struct order_raft *o = r->o;
+    if (r->snapshot.index && strcmp(r->snapshot_name, name) != 0)
+        journal_remove_file(o->journal, r->snapshot_name);
+    r->snapshot = *snap;
+    snprintf(r->snapshot_name, sizeof r->snapshot_name, "%s", name);
+    return journal_append(o->journal, &(struct journal_record){.kind = kind,
+                                                               .shard = r->shard,
+                                                               .term = snap->term,
+                                                               .index = snap->index,
+                                                               .data = slice_str(name)});
+}
+
+uint64_t store_install(void *ctx, uint16_t shard, const struct group_snapshot *snap,
+                       struct slice data)
+{
+    struct order_raft *o = ctx;
+    struct replica *r = &o->replicas[shard];
+    char name[DISK_NAME_MAX];
+    snapshot_name(shard, snap, name);
+    journal_put_file(o->journal, name, data);
+    r->snapshot_size = data.len;
+    log_info("order.snapshot_install", "shard=%u index=%" PRIu64 " bytes=%zu", shard,
+             snap->index, data.len);
+    return adopt(r, snap, name, JOURNAL_INSTALL);
+}
+
+/* It is durable: the state jumps. What this node has waiting and what is in the snapshot
+ * already was ordered without it: its outcome is not known here. */
+void store_restore(void *ctx, uint16_t shard)
+{
+    struct order_raft *o = ctx;
+    struct replica *r = &o->replicas[shard];
+    enum belay_err err = read_snapshot(r, true);
+    BELAY_CHECK(err == BELAY_OK);
+    r->log_bytes = 0;
+    for (size_t i = 0; i < r->n_origins; i++) {
+        if (r->origins[i].node != o->config.node || r->origins[i].run != o->run)
+            continue;
+        for (struct pending *p = r->first; p && p->number && p->number <= r->origins[i].applied;
+             p = p->next)
+            p->give_up_ms = 0;
+    }
+}
+
+struct snapshot_task {
+    struct order_raft *o;
+    uint16_t shard;
+    struct group_snapshot snap;
+    char name[DISK_NAME_MAX];
+    unsigned trailing;
+    uint64_t log_bytes;
+    uint64_t size;
+};
+
+bool order_raft_snapshot_write(struct snapshot_task *task)
+{
+    struct order_raft *o = task->o;
+    struct buf bytes = {0};
+    snapshot_encode(&o->replicas[task->shard], &task->snap, &bytes);
+    enum belay_err err =
+        o->config.disk->ops->put(o->config.disk, task->name, buf_slice(&bytes));
+    buf_done(&bytes);
+    return err == BELAY_OK;
+}
+
+void order_raft_snapshotted(struct order_raft *o, struct snapshot_task *task, bool stored)
+{
+    struct replica *r = &o->replicas[task->shard];
+    o->snapshotting = false;
+    if (stored) {
+        adopt(r, &task->snap, task->name, JOURNAL_SNAPSHOT);
+        r->log_bytes -= task->log_bytes;
+        log_info("order.snapshot", "shard=%u index=%" PRIu64, task->shard, task->snap.index);
+    } else {
+        log_error("order.snapshot_failed", "shard=%u index=%" PRIu64, task->shard,
+                  task->snap.index);
+    }
+    group_snapshot_end(r->group, &task->snap, stored, task->trailing, order_now(o));
+    free(task);
+}
+
+static void begin_snapshot(struct replica *r, unsigned trailing)
+{
+    struct order_raft *o = r->o;
+    struct group_snapshot snap;
+    if (o->snapshotting || !group_snapshot_begin(r->group, &snap))
+        return;
+    struct snapshot_task *task = mem_zalloc(sizeof *task);
+    *task = (struct snapshot_task){.o = o,
+                                   .shard = r->shard,
+                                   .snap = snap,
+                                   .trailing = trailing,
+                                   .log_bytes = r->log_bytes};
+    snapshot_name(r->shard, &snap, task->name);
+    o->snapshotting = true;
+    o->host->snapshot(o->ctx, task);
+}
+
+void order_raft_snapshot_now(struct order_raft *o)
+{
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        begin_snapshot(&o->replicas[i], o->config.trailing);
+}
+
+void store_settle(struct order_raft *o)
+{
+    uint64_t oldest = UINT64_MAX;
+    struct replica *pin = NULL;
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        struct replica *r = &o->replicas[i];
+        uint64_t due = o->config.snapshot_bytes;
+        if (r->snapshot_size > due)
+            due = r->snapshot_size;
+        if (r->log_bytes > due)
+            begin_snapshot(r, o->config.trailing);
+        uint64_t lsn = group_oldest_lsn(r->group);
+        if (lsn < oldest) {
+            oldest = lsn;
+            pin = r;
+        }
+    }
+    journal_release(o->journal, oldest == UINT64_MAX ? journal_durable(o->journal) : oldest);
+    /* A quiet shard among busy ones keeps old segments for a few entries: it gives them up. */
+    if (pin && o->base.n_shards > 1 && journal_segments(o->journal) > PINNED_SEGMENTS)
+        begin_snapshot(pin, 0);
+}
+
+/* --- start --- */
+
+static enum belay_err sink(void *ctx, const struct journal_record *rec, uint64_t lsn)
+{
+    struct order_raft *o = ctx;
+    if (rec->shard >= o->base.n_shards)
+        return BELAY_ERR_CORRUPT;
+    struct replica *r = &o->replicas[rec->shard];
+    struct entry_log *log = &r->loaded.log;
+    if (rec->kind == JOURNAL_VOTE) {
+        r->loaded.term = rec->term;
+        r->loaded.vote = rec->index;
+    } else if (rec->kind == JOURNAL_ENTRY) {
+        if (rec->index == 0 || (log->first && rec->index > entry_log_last(log) + 1))
+            return BELAY_ERR_CORRUPT;
+        if (rec->index < log->first) /* it replaced entries whose segments are gone */
+            entry_log_reset(log, rec->index);
+        struct log_entry e = {rec->term, lsn, rec->data, rec->type};
+        entry_log_put(log, rec->index, &e);
+    } else if (rec->kind == JOURNAL_SNAPSHOT || rec->kind == JOURNAL_INSTALL) {
+        r->snapshot.index = rec->index;
+        r->snapshot.term = rec->term;
+        snprintf(r->snapshot_name, sizeof r->snapshot_name, "%.*s", (int)rec->data.len,
+                 rec->data.data);
+        if (rec->kind == JOURNAL_INSTALL)
+            entry_log_reset(log, rec->index + 1);
+    }
+    return BELAY_OK;
+}
+
+static enum belay_err check_replica(struct replica *r)
+{
+    struct entry_log *log = &r->loaded.log;
+    uint64_t snap = r->snapshot.index;
+    if (snap) {
+        enum belay_err err = read_snapshot(r, false);
+        if (err != BELAY_OK)
+            return err;
+    }
+    if (log->n > 0 && (log->first > snap + 1 || entry_log_last(log) < snap)) {
+        store_problem("shard %u: entries %" PRIu64 " to %" PRIu64
+                      " do not join the snapshot at %" PRIu64,
+                      r->shard, log->first, entry_log_last(log), snap);
+        return BELAY_ERR_CORRUPT;
+    }
+    if (snap > r->o->config.trailing)
+        entry_log_drop_to(log, snap - r->o->config.trailing);
+    for (size_t i = 0; i < log->n; i++) {
+        const struct log_entry *e = entry_log_get(log, log->first + i);
+        struct group_conf conf;
+        if (e->type == GROUP_ENTRY_CHANGE && group_conf_decode(e->data, &conf) != BELAY_OK)
+            return BELAY_ERR_CORRUPT;
+    }
+    r->loaded.snapshot = r->snapshot;
+    return BELAY_OK;
+}
+
+/* A snapshot that the journal does not know was being made when the process died; and before
+ * the first start is complete, nothing counts. */
+struct orphans {
+    struct order_raft *o;
+    enum belay_err err;
+};
+
+static void remove_orphan(void *ctx, const char *name)
+{
+    struct orphans *orphans = ctx;
+    struct order_raft *o = orphans->o;
+    bool journal = o->fresh && !o->journal && strncmp(name, "journal-", 8) == 0;
+    if (strncmp(name, "snapshot-", 9) != 0 && !journal)
+        return;
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        if (o->replicas[i].snapshot.index && strcmp(name, o->replicas[i].snapshot_name) == 0)
+            return;
+    enum belay_err err = o->config.disk->ops->remove(o->config.disk, name);
+    if (err != BELAY_OK)
+        orphans->err = err;
+}
+
+static enum belay_err run_jobs(struct order_raft *o)
+{
+    struct journal_job *job = journal_job_take(o->journal);
+    int code;
+    if (!job)
+        return BELAY_OK;
+    journal_job_run(job);
+    enum belay_err err = journal_job_done(o->journal, job, &code);
+    if (err != BELAY_OK)
+        store_problem("the data directory cannot be written: %s", strerror(code));
+    return err;
+}
+
+/* The same first entry on every first member: they start as one cluster. */
+static enum belay_err bootstrap(struct order_raft *o)
+{
+    static const struct group_env env = {.persist = store_persist};
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        struct group_config config = {.env = &env, .ctx = o, .shard = (uint16_t)i};
+        if (o->config.members.n == 0)
+            continue;
+        group_bootstrap(&config, &o->config.members);
+        struct buf conf = {0};
+        struct entry_log *log = &o->replicas[i].loaded.log;
+        group_conf_encode(&o->config.members, &conf);
+        entry_log_put(log, 1, &(struct log_entry){1, 1, buf_slice(&conf), GROUP_ENTRY_CHANGE});
+        buf_done(&conf);
+        o->replicas[i].loaded.term = 1;
+    }
+    return run_jobs(o);
+}
+
+enum belay_err store_open(struct order_raft *o)
+{
+    struct orphans orphans = {o, BELAY_OK};
+    if (o->config.snapshot_bytes == 0)
+        o->config.snapshot_bytes = ORDER_SNAPSHOT_BYTES;
+    if (o->config.trailing == 0)
+        o->config.trailing = ORDER_TRAILING;
+    struct journal_config config = {.disk = o->config.disk,
+                                    .segment_bytes = o->config.segment_bytes,
+                                    .salt = o->config.seed ^ o->run,
+                                    .sink = sink,
+                                    .sink_ctx = o,
+                                    .repair = o->config.repair};
+    enum belay_err err = BELAY_OK;
+    if (o->fresh)
+        err = o->config.disk->ops->list(o->config.disk, remove_orphan, &orphans);
+    if (err == BELAY_OK)
+        err = orphans.err;
+    if (err == BELAY_OK)
+        err = journal_open(&config, o->fresh, &o->journal);
+    if (err != BELAY_OK) {
+        store_problem("%s", journal_problem());
+        return err;
+    }
+    for (size_t i = 0; i < o->base.n_shards && err == BELAY_OK; i++)
+        err = check_replica(&o->replicas[i]);
+    if (err == BELAY_OK)
+        err = o->config.disk->ops->list(o->config.disk, remove_orphan, &orphans);
+    if (err == BELAY_OK)
+        err = orphans.err;
+    if (err == BELAY_OK && o->fresh)
+        err = bootstrap(o);
+    /* Last: until here nothing has changed, and a start that failed can be tried again. */
+    return err == BELAY_OK ? identity_write(o) : err;
+}
+
+void order_raft_seal(struct order_raft *o)
+{
+    journal_seal(o->journal);
+}
+
+void store_close(struct order_raft *o)
+{
+    journal_close(o->journal);
+    o->config.disk->ops->close(o->config.disk);
+}

@@ -1,0 +1,62 @@
+/* wire.h - what one node says to another about one Raft group, and its binary form.
+ *
+ * Nothing here knows libraft or sockets: the transport moves the bytes, group.c and
+ * order_raft.c read them. Everything is length-checked before it is used; numbers that make no
+ * sense are the reader's to refuse. */
+#ifndef BELAY_ENGINE_WIRE_H
+#define BELAY_ENGINE_WIRE_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    WIRE_VERSION = 1,
+    WIRE_ENTRIES_MAX = 1024, /* of one message */
+};
+
+enum wire_type {
+    WIRE_NONE,
+    WIRE_APPEND, /* term, index + log_term: what is before the entries, commit, entries */
+    WIRE_APPEND_RESULT, /* term, index: last entry that is stored, reject, features */
+    WIRE_VOTE,          /* term, index + log_term: the candidate's last entry, flags */
+    WIRE_VOTE_RESULT,   /* term, flags, features */
+    WIRE_SNAPSHOT,      /* term, index + log_term: its last entry, conf_index, conf, data */
+    WIRE_TIMEOUT_NOW,   /* term, index + log_term: the leader's last entry */
+    WIRE_PROBE,         /* term, seq: am I still your leader? */
+    WIRE_PROBE_ACK,     /* term, seq */
+    WIRE_FORWARD,       /* seq: of the first op, data: ops for the leader to order */
+    WIRE_READ,          /* seq: how far must I apply to read? */
+    WIRE_READ_AT,       /* seq, index */
+    WIRE_TYPE_COUNT
+};
+
+enum wire_flag { WIRE_DISRUPT = 1, WIRE_PRE_VOTE = 2, WIRE_GRANTED = 4 };
+
+struct wire_entry {
+    uint64_t term;
+    uint8_t type;
+    struct slice data;
+};
+
+struct wire {
+    enum wire_type type;
+    uint16_t shard;
+    uint64_t from; /* node id; the transport has checked it */
+    uint64_t term, index, log_term, commit, reject, conf_index, seq;
+    uint64_t flags, features;
+    struct slice conf, data;
+    const struct wire_entry *entries;
+    size_t n_entries;
+};
+
+void wire_encode(const struct wire *w, struct buf *out);
+/* Borrows from `in`, and the entries from `a`. BELAY_ERR_CORRUPT: not a message. */
+BELAY_MUST_CHECK enum belay_err wire_decode(struct slice in, struct arena *a,
+                                            struct wire *ret_w);
+#endif

@@ -1,0 +1,232 @@
+/* sim_node.c - one node of the simulated cluster: its host, its life and its death. */
+#include "sim.h"
+
+#include "events/feed.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t sim_node_clock(const struct sim_node *n)
+{
+    return n->clock_base + (n->w->now - n->clock_from) * n->rate / 1000;
+}
+
+struct group *sim_group(const struct sim_node *n)
+{
+    return n->order ? order_raft_group(order_raft_of(n->order), 0) : NULL;
+}
+
+/* --- the host --- */
+
+static uint64_t host_now(void *ctx)
+{
+    return sim_node_clock(ctx);
+}
+
+static void host_write(void *ctx, struct journal_job *job)
+{
+    struct sim_node *n = ctx;
+    struct sim_world *w = n->w;
+    BELAY_CHECK(!n->job);
+    n->job = job;
+    struct sim_event *ev = sim_post(w, w->plan.disk_ms ? sim_random(w, w->plan.disk_ms + 1) : 0,
+                                    EV_WRITTEN, n->id);
+    ev->life = n->life;
+}
+
+static void host_send(void *ctx, uint64_t to, struct slice frame)
+{
+    struct sim_node *n = ctx;
+    struct sim_world *w = n->w;
+    if (to == 0 || to > SIM_NODES)
+        return;
+    unsigned copies = !w->healing && sim_chance(w, w->plan.twice) ? 2 : 1;
+    for (unsigned i = 0; i < copies; i++) {
+        if (w->cut[n->id][to] || (!w->healing && sim_chance(w, w->plan.loss)))
+            continue;
+        uint64_t delay = w->healing ? 1 : 1 + sim_random(w, w->plan.delay_ms + 1);
+        struct sim_event *ev = sim_post(w, delay, EV_MESSAGE, to);
+        ev->from = n->id;
+        buf_put_slice(&ev->bytes, frame);
+    }
+}
+
+static void host_snapshot(void *ctx, struct snapshot_task *task)
+{
+    struct sim_node *n = ctx;
+    struct sim_world *w = n->w;
+    BELAY_CHECK(!n->task);
+    n->task = task;
+    n->wrong_disk = !order_raft_snapshot_write(task);
+    sim_post(w, 1 + sim_random(w, 5 * w->plan.disk_ms + 20), EV_SNAPSHOT, n->id)->life =
+        n->life;
+}
+
+static void host_fatal(void *ctx, const char *text)
+{
+    struct sim_node *n = ctx;
+    sim_wrong(n->w, "disk", "node %" PRIu64 ": %s", n->id, text);
+}
+
+static const struct raft_host host = {host_now, host_write, host_send, host_snapshot,
+                                      host_fatal};
+
+/* --- life --- */
+
+static void members(const struct sim_world *w, struct group_conf *conf)
+{
+    conf->n = 0;
+    for (int i = 1; i <= w->plan.nodes; i++) {
+        struct group_server *s = &conf->servers[conf->n++];
+        s->id = (uint64_t)i;
+        s->voter = true;
+        snprintf(s->address, sizeof s->address, "node-%d", i);
+    }
+}
+
+void sim_node_start(struct sim_world *w, uint64_t id)
+{
+    struct sim_node *n = &w->nodes[id];
+    BELAY_CHECK(!n->order);
+    n->life++;
+    n->clock_base = 1000 + sim_random(w, 1000000); /* a monotonic clock starts anywhere */
+    n->clock_from = w->now;
+    n->rate = w->plan.clocks && !w->healing ? 960 + sim_random(w, 80) : 1000;
+    n->paused_until = 0;
+    sim_disk_revive(&n->disk);
+    struct order_raft_config config = {.host = &host,
+                                       .host_ctx = n,
+                                       .disk = &n->disk.base,
+                                       .node = id,
+                                       .shards = 1,
+                                       .election_ms = 300,
+                                       .heartbeat_ms = 60,
+                                       .seed = w->plan.seed * 31 + id + n->life * 1009,
+                                       .segment_bytes = 64 << 10,
+                                       .snapshot_bytes = w->plan.snapshot_bytes,
+                                       .trailing = 4,
+                                       .guards_off = w->plan.guards_off,
+                                       .canaries = w->plan.canaries};
+    if (n->member)
+        members(w, &config.members);
+    enum belay_err err = order_raft_open(&config, &n->order);
+    if (err != BELAY_OK) {
+        n->order = NULL;
+        sim_wrong(w, "start", "node %" PRIu64 " does not start: %s", id, order_raft_problem());
+        return;
+    }
+    n->feed = feed_open(16);
+    n->engine = engine_open(&(struct engine_config){
+        .order = n->order, .clock_ms = host_now, .clock_ctx = n, .feed = n->feed});
+    sim_node_settle(w, n);
+}
+
+/* The process dies: what the disk was doing happens in part. */
+void sim_node_crash(struct sim_world *w, uint64_t id)
+{
+    struct sim_node *n = &w->nodes[id];
+    if (!n->order)
+        return;
+    w->n_crashes++;
+    struct journal_job *job = n->job;
+    struct snapshot_task *task = n->task;
+    n->job = NULL;
+    n->task = NULL;
+    if (job && sim_chance(w, 80)) {
+        n->disk.crash_in = 1 + sim_random(w, 3);
+        journal_job_run(job);
+    }
+    n->disk.dead = true;
+    if (job) {
+        int code;
+        enum belay_err err =
+            journal_job_done(order_raft_journal(order_raft_of(n->order)), job, &code);
+        (void)err;
+    }
+    free(task);
+    sim_client_lost(w, id);
+    engine_close(n->engine);
+    feed_close(n->feed);
+    n->engine = NULL;
+    n->order = NULL;
+    n->life++;
+}
+
+/* --- what must hold after every step --- */
+
+static void check(struct sim_world *w, struct sim_node *n)
+{
+    struct group *g = sim_group(n);
+    if (group_role(g) == GROUP_LEADER && group_term(g) < SIM_TERMS) {
+        uint64_t *leader = &w->leader_of[group_term(g)];
+        if (*leader == 0) {
+            *leader = n->id;
+            w->n_leaders++;
+        } else if (*leader != n->id) {
+            sim_wrong(w, "I15", "term %" PRIu64 " has two leaders, %" PRIu64 " and %" PRIu64,
+                      group_term(g), *leader, n->id);
+        }
+    }
+    uint64_t applied = group_applied(g);
+    if (applied == n->seen_applied || applied >= SIM_INDEXES)
+        return;
+    n->seen_applied = applied;
+    if (applied > w->top)
+        w->top = applied;
+    uint64_t hash = engine_hash(n->engine, 0);
+    if (w->hash_at[applied] == 0)
+        w->hash_at[applied] = hash;
+    else if (w->hash_at[applied] != hash)
+        sim_wrong(w, "I13", "node %" PRIu64 " differs after entry %" PRIu64, n->id, applied);
+}
+
+void sim_node_settle(struct sim_world *w, struct sim_node *n)
+{
+    if (!n->order || w->wrong)
+        return;
+    struct order_raft *o = order_raft_of(n->order);
+    order_raft_tick(o);
+    if (engine_next_ms(n->engine) == 0)
+        engine_tick(n->engine);
+    order_raft_settle(o);
+    check(w, n);
+    uint64_t clock = sim_node_clock(n);
+    uint64_t next = order_raft_next_ms(o);
+    uint64_t due = engine_next_ms(n->engine);
+    if (due != UINT64_MAX && clock + due < next)
+        next = clock + due;
+    uint64_t in = next > clock ? next - clock : 1;
+    if (in > 1000)
+        in = 1000;
+    if (n->next_wake > w->now && n->next_wake <= w->now + in)
+        return;
+    n->next_wake = w->now + in;
+    sim_post(w, in, EV_WAKE, n->id)->life = n->life;
+}
+
+void sim_node_event(struct sim_world *w, struct sim_event *ev)
+{
+    struct sim_node *n = &w->nodes[ev->node];
+    bool mine = ev->kind == EV_MESSAGE || ev->life == n->life;
+    if (!n->order || !mine)
+        return;
+    struct order_raft *o = order_raft_of(n->order);
+    if (ev->kind == EV_MESSAGE) {
+        if (!w->cut[ev->from][ev->node])
+            order_raft_receive(o, ev->from, buf_slice(&ev->bytes));
+    } else if (ev->kind == EV_WRITTEN) {
+        struct journal_job *job = n->job;
+        n->job = NULL;
+        journal_job_run(job);
+        order_raft_written(o, job);
+    } else if (ev->kind == EV_SNAPSHOT) {
+        struct snapshot_task *task = n->task;
+        n->task = NULL;
+        order_raft_snapshotted(o, task, !n->wrong_disk);
+    } else if (ev->kind == EV_WAKE) {
+        if (n->next_wake <= w->now)
+            n->next_wake = 0;
+    }
+    sim_node_settle(w, n);
+}
