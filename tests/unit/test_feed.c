@@ -1,0 +1,136 @@
+/* test_feed.c - the bounded history: what is kept, what is dropped, who is woken. */
+#include "events/feed.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint64_t append(struct feed *f, const char *name)
+{
+    struct event ev = {.kind = EVENT_GRANTED, .ns = SLICE("default"), .name = slice_str(name)};
+    return feed_append(f, &ev);
+}
+
+static void numbers_start_at_one_and_have_no_gaps(void **state)
+{
+    (void)state;
+    struct feed *f = feed_open(4);
+    assert_int_equal(feed_next(f), 1);
+    for (uint64_t i = 1; i <= 10; i++) {
+        assert_int_equal(append(f, "a"), i);
+        assert_int_equal(feed_next(f), i + 1);
+    }
+    feed_close(f);
+}
+
+static void the_newest_are_kept_and_the_others_are_gone(void **state)
+{
+    (void)state;
+    struct feed *f = feed_open(3);
+    const struct event *ev = NULL;
+    char name[16];
+    for (int i = 1; i <= 8; i++) {
+        (void)snprintf(name, sizeof name, "n%d", i);
+        append(f, name);
+    }
+    for (uint64_t seq = 0; seq <= 5; seq++)
+        assert_int_equal(feed_get(f, seq, &ev), BELAY_ERR_GONE);
+    for (uint64_t seq = 6; seq <= 8; seq++) {
+        (void)snprintf(name, sizeof name, "n%d", (int)seq);
+        assert_int_equal(feed_get(f, seq, &ev), BELAY_OK);
+        assert_true(slice_eq(ev->name, slice_str(name)));
+    }
+    feed_close(f);
+}
+
+static void an_event_is_a_copy(void **state)
+{
+    (void)state;
+    struct feed *f = feed_open(2);
+    char owner[] = "owner";
+    struct lock_row row = {0};
+    struct event ev = {.kind = EVENT_EXPIRED,
+                       .owner = slice_str(owner),
+                       .session = SLICE("s"),
+                       .text = SLICE("body"),
+                       .fence = 7,
+                       .locks = &row,
+                       .n_rows = 1};
+    const struct event *got = NULL;
+    (void)feed_append(f, &ev);
+    owner[0] = 'X';
+    assert_int_equal(feed_get(f, 1, &got), BELAY_OK);
+    assert_true(slice_eq(got->owner, SLICE("owner")));
+    assert_true(slice_eq(got->session, SLICE("s")));
+    assert_int_equal(got->fence, 7);
+    assert_int_equal(got->text.len, 0); /* bodies and rows are for the asker */
+    assert_null(got->locks);
+    assert_int_equal(got->n_rows, 0);
+    feed_close(f);
+}
+
+static void a_slot_grows_and_is_used_again(void **state)
+{
+    (void)state;
+    struct feed *f = feed_open(1);
+    const struct event *got = NULL;
+    const char *names[] = {"a", "a much longer name than the first", "", "b"};
+    for (size_t i = 0; i < 4; i++) {
+        append(f, names[i]);
+        assert_int_equal(feed_get(f, i + 1, &got), BELAY_OK);
+        assert_true(slice_eq(got->name, slice_str(names[i])));
+    }
+    feed_close(f);
+}
+
+struct counter {
+    struct watcher watcher; /* first */
+    int woken;
+    bool leaves;
+};
+
+static void on_wake(struct watcher *w)
+{
+    struct counter *c = (struct counter *)(void *)w;
+    c->woken++;
+    if (c->leaves)
+        feed_unwatch(w);
+}
+
+static void watchers_are_woken_by_each_event(void **state)
+{
+    (void)state;
+    struct feed *f = feed_open(2);
+    struct counter a = {.watcher.wake = on_wake}, b = {.watcher.wake = on_wake, .leaves = true};
+    list_init(&a.watcher.node);
+    list_init(&b.watcher.node);
+    append(f, "before");
+    feed_watch(f, &a.watcher);
+    feed_watch(f, &b.watcher);
+    append(f, "one");
+    append(f, "two");
+    assert_int_equal(a.woken, 2);
+    assert_int_equal(b.woken, 1); /* one may leave while it is woken */
+    feed_unwatch(&a.watcher);
+    feed_unwatch(&a.watcher);
+    append(f, "three");
+    assert_int_equal(a.woken, 2);
+    feed_close(f);
+    feed_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_start_at_one_and_have_no_gaps),
+        cmocka_unit_test(the_newest_are_kept_and_the_others_are_gone),
+        cmocka_unit_test(an_event_is_a_copy),
+        cmocka_unit_test(a_slot_grows_and_is_used_again),
+        cmocka_unit_test(watchers_are_woken_by_each_event),
+    };
+    return cmocka_run_group_tests_name("feed", tests, NULL, NULL);
+}
