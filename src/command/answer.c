@@ -177,7 +177,7 @@ static struct reply *renewed(const struct event *ev, struct arena *a)
 /* RESP: +OK or a number; HTTP: the same facts as an object. */
 static struct reply *ok_or(struct reply *json, struct manner manner, struct arena *a)
 {
-    if (manner.http)
+    if (manner.http && json)
         return json;
     struct reply *ok = reply_new(a, REPLY_STATUS);
     ok->text = SLICE("OK");
@@ -530,7 +530,7 @@ enum outcome answer_outcome(const struct event *ev)
     if (ev->kind == EVENT_FAILED)
         return OUTCOME_ERROR;
     bool refusal = ev->kind == EVENT_REFUSED || ev->kind == EVENT_TIMEOUT ||
-                   ev->kind == EVENT_DEADLOCK ||
+                   ev->kind == EVENT_DEADLOCK || ev->kind == EVENT_LEFT ||
                    (ev->kind == EVENT_TXN && ev->status != TXN_OK);
     return refusal ? OUTCOME_REFUSED : OUTCOME_OK;
 }
