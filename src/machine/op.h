@@ -39,6 +39,7 @@ enum {
     LIMIT_NAMESPACES = 10000,   /* of one account */
     LIMIT_LOCKS = 16 * 1000000, /* of one namespace */
     LIMIT_LIST = 1000,          /* rows of one page */
+    LIMIT_LIST_BYTES = 1 << 20, /* a page with this much in it is cut short: ask for the next */
     LIMIT_CYCLE = 16,           /* steps of a deadlock that are searched and named */
     LIMIT_TABLE_BYTES = 128,    /* a table's name; a key is as long as a lock's name */
     LIMIT_INTO_BYTES = 128,     /* the name of a selected value */

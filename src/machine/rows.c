@@ -120,16 +120,19 @@ static void list_locks(const struct machine *m, const struct space *s, const str
     ev->locks = arena_alloc(&fx->arena, page_size(op) * sizeof *ev->locks);
     bool from_prefix = slice_cmp(op->name, op->text) > 0;
     struct index_place place;
+    size_t bytes = 0;
     struct lock *l =
         index_after(&s->index, from_prefix ? op->name : op->text, from_prefix, &place);
     for (; l && slice_starts(lock_name(l), op->name); l = index_next(&s->index, &place)) {
-        if (ev->n_rows == page_size(op)) {
+        if (ev->n_rows == page_size(op) || bytes >= LIMIT_LIST_BYTES) {
             ev->more = true;
             return;
         }
         struct lock_row *row = &ev->locks[ev->n_rows++];
         *row = (struct lock_row){0};
         fill_lock_row(l, now_of(m, op), row, fx);
+        bytes += row->name.len + row->body.len + row->n_holders * sizeof *row->holders +
+                 row->n_waiters * sizeof *row->waiters;
     }
 }
 
