@@ -35,6 +35,8 @@ static const char *why_refused(const struct belay_grant *g)
         return "it is closed for a while after its holder was lost";
     if (strcmp(g->reason, "replaced") == 0)
         return "the same owner asked again and took this place";
+    if (strcmp(g->reason, "release") == 0)
+        return "its owner was released meanwhile, and left the line";
     if (strcmp(g->reason, "lost") == 0)
         return "what was to be converted is no longer held";
     return g->reason;

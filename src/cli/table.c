@@ -17,6 +17,7 @@ static const struct cli_command *const table[] = {
     &cli_cmd_body,
     &cli_cmd_show,
     &cli_cmd_ls,
+    &cli_cmd_top,
     &cli_cmd_watch,
     &cli_cmd_break,
     &cli_cmd_session,

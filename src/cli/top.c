@@ -1,0 +1,284 @@
+/* top.c - `belay top`: the loop and the terminal. What is shown is top_view.c. */
+#include "cli/top.h"
+
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAGE = 500, INTERVAL_MS = 1000, INTERVAL_MIN_MS = 100, COLUMNS = 80, LINES = 24 };
+
+struct terminal {
+    struct termios before;
+    int signal_fd;
+    sigset_t mask;
+};
+
+/* ---- the terminal ---------------------------------------------------------------------- */
+
+static void put(const char *text, size_t len)
+{
+    while (len) {
+        ssize_t n = write(STDOUT_FILENO, text, len);
+        if (n < 0 && errno != EINTR)
+            return; /* the terminal is gone: the next read says so, too */
+        if (n > 0) {
+            text += n;
+            len -= (size_t)n;
+        }
+    }
+}
+
+static void put_str(const char *text)
+{
+    put(text, strlen(text));
+}
+
+/* Keys at once and unseen, the alternate screen, signals as something to poll. */
+static bool terminal_open(struct terminal *t)
+{
+    struct termios raw;
+    sigset_t set;
+    if (tcgetattr(STDIN_FILENO, &t->before) != 0)
+        return false;
+    sigemptyset(&set);
+    sigaddset(&set, SIGWINCH);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, &t->mask);
+    t->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    raw = t->before;
+    raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
+    raw.c_cc[VMIN] = 1;
+    raw.c_cc[VTIME] = 0;
+    if (tcsetattr(STDIN_FILENO, TCSANOW, &raw) != 0)
+        return false;
+    put_str("\033[?1049h\033[?25l"); /* alternate screen, no cursor */
+    return true;
+}
+
+static void terminal_close(const struct terminal *t)
+{
+    put_str("\033[?25h\033[?1049l");
+    if (tcsetattr(STDIN_FILENO, TCSANOW, &t->before) != 0)
+        errno = 0;
+    close(t->signal_fd);
+    sigprocmask(SIG_SETMASK, &t->mask, NULL);
+}
+
+static void measure(struct top_view *v)
+{
+    struct winsize size = {0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+        size.ws_col = COLUMNS;
+        size.ws_row = LINES;
+    }
+    v->columns = size.ws_col;
+    v->lines = size.ws_row;
+}
+
+/* ---- the server ------------------------------------------------------------------------ */
+
+/* Reads every page. A failure keeps the rows of before and is shown. */
+static void read_locks(struct cli *c, struct top_view *v, const char *prefix)
+{
+    struct top_view fresh = *v;
+    char *after = NULL;
+    int err = BELAY_E_OK;
+    fresh.rows = NULL;
+    fresh.n_rows = fresh.cap = 0;
+    fresh.cut = false;
+    for (bool more = true; more;) {
+        const struct belay_reply *r = NULL;
+        err = belay_list(c->belay, prefix, after, PAGE, &r);
+        free(after);
+        after = NULL;
+        if (err != BELAY_E_OK)
+            break;
+        const struct belay_reply *lock = belay_at(belay_at(r, 0), 0);
+        while (lock && top_add(&fresh, lock))
+            lock = lock->next;
+        const char *next = belay_text(belay_at(r, 1), NULL);
+        more = next && !lock;
+        after = more ? strdup(next) : NULL;
+        more = more && after;
+    }
+    free(after);
+    if (err != BELAY_E_OK) {
+        top_view_done(&fresh);
+        v->error = belay_error(c->belay);
+        return;
+    }
+    top_view_done(v);
+    *v = fresh;
+    v->error = NULL;
+    v->addr = belay_addr(c->belay);
+}
+
+/* ---- the loop -------------------------------------------------------------------------- */
+
+static void paint(struct top_view *v)
+{
+    struct buf out = {0};
+    top_order(v);
+    buf_put_str(&out, "\033[H");
+    top_draw(v, &out);
+    buf_put_str(&out, "\033[J");
+    put(buf_cstr(&out), buf_len(&out));
+    buf_done(&out);
+}
+
+/* What was typed; an arrow is an Escape and two bytes more. False: leave. */
+static bool read_keys(struct top_view *v)
+{
+    char keys[64];
+    ssize_t n = read(STDIN_FILENO, keys, sizeof keys);
+    if (n <= 0)
+        return n < 0 && errno == EINTR;
+    for (ssize_t i = 0; i < n; i++) {
+        if (keys[i] == '\033' && i + 2 < n && keys[i + 1] == '[') {
+            char arrow = keys[i + 2];
+            i += 2;
+            if (!top_key(v, arrow == 'A' ? 'k' : arrow == 'B' ? 'j' : '\0'))
+                return false;
+            continue;
+        }
+        if (!top_key(v, keys[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool read_signals(int fd, struct top_view *v)
+{
+    struct signalfd_siginfo info;
+    bool stay = true;
+    while (read(fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGWINCH)
+            measure(v);
+        else
+            stay = false;
+    }
+    return stay;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t = {0};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void loop(struct cli *c, struct top_view *v, const struct terminal *t,
+                 int64_t interval_ms)
+{
+    int64_t due = now_ms();
+    bool stay = true;
+    while (stay) {
+        if (now_ms() >= due) {
+            read_locks(c, v, c->n_words ? c->words[0] : NULL);
+            due = now_ms() + interval_ms;
+        }
+        paint(v);
+        int64_t left = due - now_ms();
+        struct pollfd p[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                             {.fd = t->signal_fd, .events = POLLIN}};
+        if (poll(p, 2, left > 0 ? (int)left : 0) < 0 && errno != EINTR)
+            return;
+        if (p[0].revents)
+            stay = read_keys(v);
+        if (p[1].revents)
+            stay = read_signals(t->signal_fd, v) && stay;
+    }
+}
+
+static int once(struct cli *c, struct top_view *v)
+{
+    struct buf out = {0};
+    read_locks(c, v, c->n_words ? c->words[0] : NULL);
+    if (v->error)
+        return cli_fail(c, belay_error_code(c->belay));
+    v->lines = v->n_rows + 3;
+    v->color = false;
+    top_order(v);
+    top_draw(v, &out);
+    buf_put_byte(&out, '\n');
+    return cli_flush(&out);
+}
+
+static int sort_of(const struct cli *c, struct top_view *v)
+{
+    static const char *const names[] = {"name", "held", "expires", "line", "wait"};
+    const char *sort = cli_text(c, "sort", "wait");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(sort, names[i]) == 0) {
+            v->sort = (enum top_sort)i;
+            return CLI_OK;
+        }
+    }
+    return cli_usage(c, "--sort is name, held, expires, line or wait, not \"%s\"", sort);
+}
+
+static int top(struct cli *c)
+{
+    const char *env_ns = getenv("BELAY_NAMESPACE");
+    struct top_view v = {.color = c->color, .addr = ""};
+    struct terminal t;
+    int64_t interval = cli_number(c, "interval", INTERVAL_MS);
+    int code = sort_of(c, &v);
+    if (code == CLI_OK && interval < INTERVAL_MIN_MS)
+        code = cli_usage(c, "--interval is at least 100ms");
+    if (code == CLI_OK)
+        code = cli_connect(c);
+    if (code != CLI_OK)
+        return code;
+    v.ns = cli_text(c, "namespace", env_ns && env_ns[0] ? env_ns : "default");
+    v.addr = belay_addr(c->belay);
+    snprintf(v.filter, sizeof v.filter, "%s", cli_text(c, "filter", ""));
+    measure(&v);
+    if (cli_given(c, "once") || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+        code = once(c, &v);
+    } else if (!terminal_open(&t)) {
+        code = cli_error(CLI_FAILED, "the terminal: %s", strerror(errno));
+    } else {
+        loop(c, &v, &t, interval);
+        terminal_close(&t);
+    }
+    top_view_done(&v);
+    return code;
+}
+
+static const struct cli_option top_options[] = {
+    {"sort", 's', CLI_TEXT, "KEY", "name, held, expires, line or wait (wait)"},
+    {"filter", 'f', CLI_TEXT, "TEXT", "only names or holders that contain it"},
+    {"interval", 'i', CLI_DURATION, "D", "look so often (1s)"},
+    {"once", '1', CLI_FLAG, NULL, "print it once and end; also when it is no terminal"},
+    {0},
+};
+
+const struct cli_command cli_cmd_top = {
+    .name = "top",
+    .args = "[PREFIX]",
+    .summary = "a live view of locks, holders and lines",
+    .about =
+        "One row a lock: its first holder, for how long, what is left of the lease, how many\n"
+        "wait, and the longest wait. Keys: n h e l w sort by name, held, expires, line, wait;\n"
+        "r reverses; / filters (Enter keeps it, Escape drops it); j k or arrows scroll; q\n"
+        "ends it. 80 columns are enough.",
+    .examples = "  belay top\n"
+                "  belay top db/ --sort line\n"
+                "  belay top --once --sort held | head",
+    .options = top_options,
+    .max_words = 1,
+    .run = top,
+    .words = "@lock",
+};

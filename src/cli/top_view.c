@@ -1,0 +1,314 @@
+#include "cli/top.h"
+
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The fixed columns; name and holder share what is left. */
+enum {
+    W_STATE = 9,
+    W_HELD = 6,
+    W_EXPIRES = 7,
+    W_LINE = 5,
+    W_WAIT = 6,
+    W_GAPS = 6,
+    HEAD_LINES = 2
+};
+
+/* ---- rows ------------------------------------------------------------------------------ */
+
+static void copy_safe(char *to, const struct belay_reply *text)
+{
+    struct buf safe = {0};
+    if (text && text->kind == BELAY_TEXT)
+        cli_put_safe(&safe, text->text, text->len);
+    snprintf(to, TOP_NAME_BYTES, "%s", buf_cstr(&safe));
+    buf_done(&safe);
+}
+
+static int64_t total_of(const struct belay_reply *lock, const char *list, const char *total)
+{
+    const struct belay_reply *rows = belay_get(lock, list), *all = belay_get(lock, total);
+    return all ? belay_int(all, 0) : rows ? (int64_t)rows->count : 0;
+}
+
+bool top_add(struct top_view *v, const struct belay_reply *lock)
+{
+    if (v->n_rows == TOP_ROWS_MAX) {
+        v->cut = true;
+        return false;
+    }
+    if (v->n_rows == v->cap) {
+        size_t cap = v->cap ? v->cap * 2 : 64;
+        struct top_row *rows = realloc(v->rows, cap * sizeof *rows);
+        if (!rows)
+            return false;
+        v->rows = rows;
+        v->cap = cap;
+    }
+    struct top_row *row = &v->rows[v->n_rows++];
+    const struct belay_reply *holder = belay_at(belay_get(lock, "holders"), 0);
+    *row = (struct top_row){.held_ms = -1, .expires_ms = -1, .wait_ms = -1};
+    copy_safe(row->name, belay_get(lock, "name"));
+    copy_safe(row->holder, belay_get(holder, "owner"));
+    snprintf(row->state, sizeof row->state, "%s", belay_text(belay_get(lock, "state"), "?"));
+    row->holders = total_of(lock, "holders", "holders_total");
+    row->line = total_of(lock, "waiters", "waiters_total");
+    if (holder) {
+        row->held_ms = belay_int(belay_get(holder, "held_ms"), -1);
+        row->expires_ms = belay_int(belay_get(holder, "expires_in_ms"), -1);
+    }
+    for (const struct belay_reply *w = belay_at(belay_get(lock, "waiters"), 0); w;
+         w = w->next) {
+        int64_t waited = belay_int(belay_get(w, "waited_ms"), -1);
+        row->wait_ms = waited > row->wait_ms ? waited : row->wait_ms;
+    }
+    return true;
+}
+
+static int64_t key_of(const struct top_row *row, enum top_sort sort)
+{
+    switch (sort) {
+    case TOP_BY_HELD:
+        return row->held_ms;
+    case TOP_BY_EXPIRES: /* what ends first is of interest; what never ends comes last */
+        return row->expires_ms < 0 ? INT64_MIN : -row->expires_ms;
+    case TOP_BY_LINE:
+        return row->line;
+    case TOP_BY_WAIT:
+        return row->wait_ms;
+    case TOP_BY_NAME:
+    case TOP_SORTS:
+        break;
+    }
+    return 0;
+}
+
+/* Largest first; the same by name. */
+static int compare(const void *a, const void *b, void *arg)
+{
+    const struct top_row *x = a, *y = b;
+    const struct top_view *v = arg;
+    int64_t kx = key_of(x, v->sort), ky = key_of(y, v->sort);
+    int c = kx > ky ? -1 : kx < ky ? 1 : strcmp(x->name, y->name);
+    return v->reverse ? -c : c;
+}
+
+void top_order(struct top_view *v)
+{
+    if (v->n_rows)
+        qsort_r(v->rows, v->n_rows, sizeof *v->rows, compare, v);
+}
+
+static bool passes(const struct top_view *v, const struct top_row *row)
+{
+    return !v->filter[0] || strstr(row->name, v->filter) || strstr(row->holder, v->filter);
+}
+
+size_t top_shown(const struct top_view *v)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_rows; i++)
+        n += passes(v, &v->rows[i]);
+    return n;
+}
+
+void top_view_done(struct top_view *v)
+{
+    free(v->rows);
+    v->rows = NULL;
+    v->n_rows = v->cap = 0;
+}
+
+/* ---- a frame --------------------------------------------------------------------------- */
+
+/* Exactly `width` columns: padded, or cut with a '~'. Safe text: a code point is a column. */
+static void put_fit(struct buf *out, const char *text, size_t width, bool right)
+{
+    size_t len = strlen(text), n = cli_columns(text, len);
+    bool cut = n > width;
+    for (size_t i = n; right && i < width; i++)
+        buf_put_byte(out, ' ');
+    size_t bytes = 0, seen = 0, keep = cut ? width - 1 : n;
+    while (bytes < len) {
+        bool first = ((unsigned char)text[bytes] & 0xc0) != 0x80;
+        if (first && seen == keep)
+            break;
+        seen += first;
+        bytes++;
+    }
+    buf_put(out, text, bytes);
+    if (cut)
+        buf_put_byte(out, '~');
+    for (size_t i = n; !right && i < width; i++)
+        buf_put_byte(out, ' ');
+}
+
+static void put_ms(struct buf *out, int64_t ms, size_t width)
+{
+    struct buf text = {0};
+    cli_put_duration(&text, ms);
+    put_fit(out, buf_cstr(&text), width, true);
+    buf_done(&text);
+}
+
+static void name_widths(const struct top_view *v, size_t *ret_name, size_t *ret_holder)
+{
+    size_t fixed = W_STATE + W_HELD + W_EXPIRES + W_LINE + W_WAIT + W_GAPS;
+    size_t columns = v->columns < TOP_COLUMNS_MIN ? TOP_COLUMNS_MIN : v->columns;
+    *ret_name = (columns - fixed) * 3 / 5;
+    *ret_holder = columns - fixed - *ret_name;
+}
+
+static void put_line(const struct top_view *v, struct buf *line, const char *on,
+                     struct buf *out)
+{
+    buf_put_str(out, on);
+    put_fit(out, buf_cstr(line), v->columns, false);
+    if (on[0])
+        buf_put_str(out, cli_color(v->color, CLI_PLAIN));
+    buf_done(line);
+}
+
+static void put_counts(const struct top_view *v, struct buf *out)
+{
+    static const char *const names[] = {"name", "held", "expires", "line", "wait"};
+    struct buf line = {0};
+    int64_t held = 0, waiting = 0;
+    for (size_t i = 0; i < v->n_rows; i++) {
+        held += v->rows[i].holders > 0;
+        waiting += v->rows[i].line;
+    }
+    buf_printf(&line, "belay top  %s/%s  ", v->addr, v->ns);
+    if (v->typing)
+        buf_printf(&line, "filter: %s_", v->filter);
+    else if (v->error)
+        buf_printf(&line, "%s", v->error);
+    else
+        buf_printf(&line, "%zu%s locks, %" PRId64 " held, %" PRId64 " waiting  by %s%s%s%s",
+                   v->n_rows, v->cut ? "+" : "", held, waiting, names[v->sort],
+                   v->reverse ? " reversed" : "", v->filter[0] ? "  /" : "", v->filter);
+    put_line(v, &line, v->error && !v->typing ? cli_color(v->color, CLI_RED) : "", out);
+}
+
+static void put_head(const struct top_view *v, struct buf *out)
+{
+    struct buf line = {0};
+    size_t name, holder;
+    name_widths(v, &name, &holder);
+    put_fit(&line, "NAME", name, false);
+    buf_put_byte(&line, ' ');
+    put_fit(&line, "STATE", W_STATE, false);
+    buf_put_byte(&line, ' ');
+    put_fit(&line, "HOLDER", holder, false);
+    buf_put_byte(&line, ' ');
+    put_fit(&line, "HELD", W_HELD, true);
+    buf_put_byte(&line, ' ');
+    put_fit(&line, "EXPIRES", W_EXPIRES, true);
+    buf_put_byte(&line, ' ');
+    put_fit(&line, "LINE", W_LINE, true);
+    buf_put_byte(&line, ' ');
+    put_fit(&line, "WAIT", W_WAIT, true);
+    put_line(v, &line, cli_color(v->color, CLI_BOLD), out);
+}
+
+static void put_row(const struct top_view *v, const struct top_row *row, struct buf *out)
+{
+    struct buf line = {0}, who = {0};
+    size_t name, holder;
+    name_widths(v, &name, &holder);
+    buf_put_str(&who, row->holder[0] ? row->holder : "-");
+    if (row->holders > 1)
+        buf_printf(&who, " +%" PRId64, row->holders - 1);
+    put_fit(&line, row->name, name, false);
+    buf_put_byte(&line, ' ');
+    put_fit(&line, row->state, W_STATE, false);
+    buf_put_byte(&line, ' ');
+    put_fit(&line, buf_cstr(&who), holder, false);
+    buf_put_byte(&line, ' ');
+    put_ms(&line, row->held_ms, W_HELD);
+    buf_put_byte(&line, ' ');
+    put_ms(&line, row->expires_ms, W_EXPIRES);
+    buf_printf(&line, " %*" PRId64 " ", W_LINE, row->line);
+    put_ms(&line, row->wait_ms, W_WAIT);
+    put_line(v, &line, row->line ? cli_color(v->color, CLI_YELLOW) : "", out);
+    buf_done(&who);
+}
+
+void top_draw(const struct top_view *v, struct buf *out)
+{
+    size_t skip = v->scroll, left = v->lines > HEAD_LINES + 1 ? v->lines - HEAD_LINES - 1 : 1;
+    struct buf keys = {0};
+    put_counts(v, out);
+    buf_put_str(out, "\r\n");
+    put_head(v, out);
+    for (size_t i = 0; i < v->n_rows && left; i++) {
+        if (!passes(v, &v->rows[i]) || (skip && skip--))
+            continue;
+        buf_put_str(out, "\r\n");
+        put_row(v, &v->rows[i], out);
+        left--;
+    }
+    for (; left; left--) {
+        struct buf empty = {0};
+        buf_put_str(out, "\r\n");
+        put_line(v, &empty, "", out);
+    }
+    buf_put_str(out, "\r\n");
+    buf_put_str(&keys,
+                "q quit  n name  h held  e expires  l line  w wait  r reverse  / filter  j k");
+    put_line(v, &keys, cli_color(v->color, CLI_DIM), out);
+}
+
+/* ---- keys ------------------------------------------------------------------------------ */
+
+static void type(struct top_view *v, char key)
+{
+    size_t n = strlen(v->filter);
+    if (key == '\r' || key == '\n') {
+        v->typing = false;
+    } else if (key == '\033') { /* Escape: no filter */
+        v->typing = false;
+        v->filter[0] = '\0';
+    } else if (key == 127 || key == '\b') {
+        while (n && ((unsigned char)v->filter[n - 1] & 0xc0) == 0x80)
+            n--; /* a whole code point */
+        v->filter[n ? n - 1 : 0] = '\0';
+    } else if (((unsigned char)key >= ' ') && n + 1 < sizeof v->filter) {
+        v->filter[n] = key;
+        v->filter[n + 1] = '\0';
+    }
+    v->scroll = 0;
+}
+
+bool top_key(struct top_view *v, char key)
+{
+    static const char sorts[] = {[TOP_BY_NAME] = 'n',
+                                 [TOP_BY_HELD] = 'h',
+                                 [TOP_BY_EXPIRES] = 'e',
+                                 [TOP_BY_LINE] = 'l',
+                                 [TOP_BY_WAIT] = 'w'};
+    if (v->typing) {
+        type(v, key);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof sorts; i++) {
+        if (key == sorts[i]) {
+            v->sort = (enum top_sort)i;
+            v->reverse = false;
+        }
+    }
+    if (key == 'r')
+        v->reverse = !v->reverse;
+    if (key == '/')
+        v->typing = true;
+    if (key == 'j' && v->scroll + 1 < top_shown(v))
+        v->scroll++;
+    if (key == 'k' && v->scroll)
+        v->scroll--;
+    if (key == 'g')
+        v->scroll = 0;
+    return key != 'q' && key != 3; /* Ctrl-C, should the terminal hand it over */
+}
