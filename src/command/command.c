@@ -256,32 +256,50 @@ static const char *group_of(const struct command *cmd)
         return "Pages";
     if (cmd->flags & CMD_CONNECTION)
         return "The connection";
-    return "Locks, sessions, namespaces";
+    return "Locks, sessions, namespaces, variables";
+}
+
+/* Within a table's cell a bar must be escaped, also inside of code. */
+static void put_cell(struct buf *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '|')
+            buf_put_byte(out, '\\');
+        buf_put_byte(out, *text);
+    }
+}
+
+static void put_row(struct buf *out, const struct command *cmd)
+{
+    struct buf usage = {0};
+    buf_put_str(out, "| ");
+    if (cmd->name.data[0] != '/') {
+        args_usage(&cmd->params, &usage);
+        buf_printf(out, "`%s%s", cmd->name.data, buf_len(&usage) ? " " : "");
+        put_cell(out, buf_cstr(&usage));
+        buf_put_str(out, "` ");
+    }
+    buf_put_str(out, "| ");
+    if (cmd->path) {
+        buf_put_byte(out, '`');
+        put_cell(out, cmd->method);
+        buf_printf(out, " %s` ", cmd->path);
+    }
+    buf_put_str(out, "| ");
+    put_cell(out, cmd->summary);
+    buf_put_str(out, " |\n");
+    buf_done(&usage);
 }
 
 void command_write_docs(struct buf *out)
 {
     const char *group = "";
     for (size_t i = 0; i < COMMAND_COUNT_ALL; i++) {
-        const struct command *cmd = &table[i];
-        if (strcmp(group, group_of(cmd)) != 0) {
-            group = group_of(cmd);
-            buf_printf(out, "\n### %s\n\n| command | HTTP | what it does |\n|---|---|---|\n",
+        if (strcmp(group, group_of(&table[i])) != 0) {
+            group = group_of(&table[i]);
+            buf_printf(out, "\n### %s\n\n| RESP | HTTP | what it does |\n|---|---|---|\n",
                        group);
         }
-        struct buf usage = {0};
-        if (cmd->name.data[0] != '/') {
-            args_usage(&cmd->params, &usage);
-            buf_printf(out, "| `%s%s%s` |", cmd->name.data, buf_len(&usage) ? " " : "",
-                       buf_cstr(&usage));
-        } else {
-            buf_put_str(out, "| |");
-        }
-        if (cmd->path)
-            buf_printf(out, " `%s %s` |", cmd->method, cmd->path);
-        else
-            buf_put_str(out, " |");
-        buf_printf(out, " %s |\n", cmd->summary);
-        buf_done(&usage);
+        put_row(out, &table[i]);
     }
 }
