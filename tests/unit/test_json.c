@@ -371,6 +371,61 @@ static void meaning_decides_what_is_the_same(void **state)
     arena_done(&arena);
 }
 
+/* The canonical form of `text`, NULL when it is not JSON. */
+static const char *canonical(const char *text, struct buf *out)
+{
+    struct json_token *root;
+    struct json_error err;
+    buf_clear(out);
+    if (!json_parse_in(slice_str(text), &arena, &root, &err))
+        return NULL;
+    json_canonical(out, root, &arena);
+    return buf_cstr(out);
+}
+
+static void a_value_has_one_canonical_form(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } rows[] = {
+        {" null ", "null"},
+        {"[true , false]", "[true,false]"},
+        {"0", "0"},
+        {"-0.00e5", "0"},
+        {"1.0", "1"},
+        {"100", "100"},
+        {"1e2", "100"},
+        {"12.50", "12.5"},
+        {"1250e-2", "12.5"},
+        {"-0.0015", "-0.0015"},
+        {"15e-4", "0.0015"},
+        {"0.000001", "0.000001"},
+        {"0.0000001", "1e-7"},
+        {"123456789012345678901", "123456789012345678901"},
+        {"1234567890123456789012", "1.234567890123456789012e+21"},
+        {"1e21", "1e+21"},
+        {"1e20", "100000000000000000000"},
+        {"-1.5E+300", "-1.5e+300"},
+        {"1e999999999999", "1e999999999999"},
+        {"9007199254740993.0", "9007199254740993"},
+        {"\"\\u0061\\/\\n\\u00e9\"", "\"a/\\n\xc3\xa9\""},
+        {"{ \"b\":1, \"a\" :{\"d\":[],\"c\":{}} }", "{\"a\":{\"c\":{},\"d\":[]},\"b\":1}"},
+        {"{\"\\u0062\":1,\"a\":2}", "{\"a\":2,\"b\":1}"},
+    };
+    struct buf out = {0}, again = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_string_equal(canonical(rows[i].text, &out), rows[i].want);
+        assert_string_equal(canonical(rows[i].want, &again), rows[i].want);
+        if (!strstr(rows[i].text, "999999999999"))
+            assert_true(json_same(slice_str(rows[i].text), buf_slice(&out), &arena));
+        arena_reset(&arena);
+    }
+    buf_done(&out);
+    buf_done(&again);
+    arena_done(&arena);
+}
+
 static void strings_are_always_valid_utf8(void **state)
 {
     (void)state;
@@ -406,6 +461,7 @@ int main(void)
         cmocka_unit_test(members_are_found),
         cmocka_unit_test(whole_numbers_are_exact),
         cmocka_unit_test(meaning_decides_what_is_the_same),
+        cmocka_unit_test(a_value_has_one_canonical_form),
         cmocka_unit_test(strings_are_always_valid_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
