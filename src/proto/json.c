@@ -756,9 +756,9 @@ void json_canonical(struct buf *out, const struct json_token *t, struct arena *s
 bool json_parse_in(struct slice text, struct arena *a, struct json_token **ret_root,
                    struct json_error *ret_err)
 {
-    size_t n = text.len + 1; /* a value and its comma take two bytes, an open container one */
-    if (n > text.len / 2 + 2 + JSON_DEPTH_MAX)
-        n = text.len / 2 + 2 + JSON_DEPTH_MAX;
+    size_t n = 2; /* a value stands first, or behind one of these */
+    for (size_t i = 0; i < text.len; i++)
+        n += text.data[i] == ',' || text.data[i] == '[' || text.data[i] == '{';
     n = n < JSON_TOKENS_MAX ? n : JSON_TOKENS_MAX;
     struct json_token *tokens = arena_alloc(a, n * sizeof *tokens);
     if (!tokens) {
