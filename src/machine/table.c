@@ -289,27 +289,35 @@ static void list_tables(const struct space *s, const struct op *op, struct event
     }
 }
 
-/* All records of a key stand on one page, so that the key is all that the next page needs. */
+/* All records of a key stand on one page, so that the key is all that the next page needs. How
+ * many rows the page has: */
+static size_t rows_from(struct list *at, const struct table *t, size_t room, uint64_t now_ms)
+{
+    size_t n = 0, bytes = 0;
+    for (; at != &t->slot_list && n < room && bytes <= LIMIT_TXN_DATA_BYTES; at = at->next) {
+        const struct slot *slot = list_item(at, const struct slot, in_table);
+        for (const struct record *r = slot->records; r; r = r->next) {
+            n += !record_over(r, now_ms);
+            bytes += r->value_len + sizeof(struct variable_row);
+        }
+    }
+    return n;
+}
+
 static void list_slots(struct list *at, const struct table *t, const struct op *op,
                        struct event *ev, struct effects *fx)
 {
-    size_t room = page_size(op), used = 0;
-    ev->variables = arena_alloc(&fx->arena, (room + LIMIT_RECORDS) * sizeof *ev->variables);
-    for (; at != &t->slot_list; at = at->next) {
+    size_t n = rows_from(at, t, page_size(op), ev->at_ms);
+    ev->variables = arena_alloc(&fx->arena, n * sizeof *ev->variables);
+    for (; at != &t->slot_list && ev->n_rows < n; at = at->next) {
         const struct slot *slot = list_item(at, const struct slot, in_table);
-        if (ev->n_rows >= room || used > LIMIT_TXN_DATA_BYTES) {
-            ev->more = true;
-            return;
-        }
         struct slice key = arena_copy(&fx->arena, slot_key(slot));
-        for (const struct record *r = slot->records; r; r = r->next) {
-            if (record_over(r, ev->at_ms))
-                continue;
-            used += r->value_len + sizeof(struct variable_row);
-            ev->variables[ev->n_rows++] =
-                (struct variable_row){key, record_row(r, ev->at_ms, fx)};
-        }
+        for (const struct record *r = slot->records; r; r = r->next)
+            if (!record_over(r, ev->at_ms))
+                ev->variables[ev->n_rows++] =
+                    (struct variable_row){key, record_row(r, ev->at_ms, fx)};
     }
+    ev->more = rows_from(at, t, 1, ev->at_ms) > 0;
 }
 
 static void show_table(const struct machine *m, const struct table *t, const struct op *op,
