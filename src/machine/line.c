@@ -301,16 +301,18 @@ static enum service judge(const struct machine *m, const struct wait *w, bool on
     return is_soft ? SERVE_PASS : SERVE_STOP;
 }
 
-/* True when the wait must never be granted; then it is gone. */
-static bool remove_dead(struct machine *m, struct wait *w, struct effects *fx)
+/* Over, and its own turn to be worked off has not come yet. */
+static bool is_dead(const struct wait *w, uint64_t now_ms)
+{
+    return session_over(w->session, now_ms) || w->deadline_ms <= now_ms;
+}
+
+static void remove_dead(struct machine *m, struct wait *w, struct effects *fx)
 {
     if (session_over(w->session, m->now_ms))
         wait_end(m, w, EVENT_LEFT, REASON_SESSION, fx);
-    else if (w->deadline_ms <= m->now_ms)
-        wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
     else
-        return false;
-    return true;
+        wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
 }
 
 void line_serve(struct machine *m, struct lock *l, struct effects *fx)
@@ -322,9 +324,10 @@ void line_serve(struct machine *m, struct lock *l, struct effects *fx)
     list_each_safe(it, &l->more->waits)
     {
         struct wait *w = list_item(it, struct wait, in_lock);
-        if (remove_dead(m, w, fx)) {
-            if (++dead == MACHINE_EXPIRE_BATCH)
-                break; /* the others are due too: their turn comes, and serves the line again */
+        if (is_dead(w, m->now_ms)) {
+            if (dead++ == MACHINE_EXPIRE_BATCH)
+                break; /* it is due: its own turn comes, and serves the line again */
+            remove_dead(m, w, fx);
             continue;
         }
         enum service next = judge(m, w, only_shared);

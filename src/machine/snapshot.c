@@ -267,8 +267,8 @@ static void read_hold(struct loader *ld, struct lock *l)
                       end <= UINT64_MAX / 2);
     if (!list_empty(&l->holds))
         loader_ok(ld, hold_fence(list_item(l->holds.prev, struct hold, in_lock)) < fence);
-    if (ld->r.bad)
-        return;
+    if (ld->r.bad || !loader_ok(ld, !hold_of(l, (struct who){g.owner, g.session})))
+        return; /* one hold of a holder */
     g.weight = (uint32_t)weight;
     struct session *session = g.session;
     g.session = NULL; /* its place in the session's list comes last, when all holds are known */
@@ -511,7 +511,7 @@ enum belay_err machine_decode(struct slice in, struct hash_key key, struct machi
     ld.version = reader_u64(&ld.r);
     if (loader_ok(&ld, ld.version >= 1 && ld.version <= SNAPSHOT_VERSION))
         read_machine(&ld);
-    bool bad = ld.r.bad;
+    bool bad = ld.r.bad || machine_unsound(ld.m) != NULL;
     free(ld.numbers);
     free(ld.sessions);
     free(ld.holds);
@@ -522,7 +522,6 @@ enum belay_err machine_decode(struct slice in, struct hash_key key, struct machi
         machine_close(ld.m);
         return BELAY_ERR_CORRUPT;
     }
-    BELAY_DCHECK(machine_is_sound(ld.m));
     *ret_m = ld.m;
     return BELAY_OK;
 }

@@ -548,5 +548,7 @@ void plan_perform(struct machine *m, struct space *s, struct session *session,
 
 /* machine.c, sound.c */
 struct machine *machine_new(struct hash_key key); /* without any account */
-bool machine_is_sound(const struct machine *m);   /* walks everything: BELAY_DCHECK only */
+/* Walks everything: the first promise that is broken, NULL when the state is sound. */
+const char *machine_unsound(const struct machine *m);
+bool machine_is_sound(const struct machine *m); /* stops the process if not: BELAY_DCHECK only */
 #endif

@@ -86,7 +86,7 @@ static uint64_t time_step(struct opgen *g)
 {
     if (choice_below(g->c, 2) == 0)
         return 0;
-    if (choice_one_in(g->c, 200))
+    if (g->hurry && choice_one_in(g->c, 200))
         return choice_below(g->c, 100000);
     static const uint64_t widths[] = {2, 4, 20, 200};
     return choice_below(g->c, widths[g->hurry]);
@@ -94,12 +94,22 @@ static uint64_t time_step(struct opgen *g)
 
 static struct slice pick_name(struct opgen *g, size_t slot)
 {
-    if (g->mass) {
+    if (g->mass_names) {
         int n = snprintf(g->text[slot], sizeof g->text[slot], "%" PRIu64,
-                         choice_below(g->c, g->mass));
+                         choice_below(g->c, g->mass_names));
         return slice_of(g->text[slot], (size_t)n);
     }
     return names[choice_below(g->c, g->names)];
+}
+
+static struct slice pick_owner(struct opgen *g)
+{
+    if (g->mass_owners) {
+        int n = snprintf(g->owner, sizeof g->owner, "o%" PRIu64,
+                         choice_below(g->c, g->mass_owners));
+        return slice_of(g->owner, (size_t)n);
+    }
+    return owners[choice_below(g->c, g->owners)];
 }
 
 static bool often(struct opgen *g) /* an option is asked for: never, seldom, or often */
@@ -137,7 +147,7 @@ static void fill_mode(struct opgen *g, struct op *op)
 
 static void fill_acquire(struct opgen *g, struct op *op)
 {
-    op->owner = owners[choice_below(g->c, g->owners)];
+    op->owner = pick_owner(g);
     pick_session(g, op);
     fill_mode(g, op);
     op->ttl_ms = pick_ttl(g);
@@ -188,7 +198,7 @@ static void fill_holder(struct opgen *g, struct op *op)
         }
     }
     if (!op->fence)
-        op->owner = owners[choice_below(g->c, g->owners)];
+        op->owner = pick_owner(g);
     if (how == 7 && (op->kind == OP_RELEASE || op->kind == OP_RENEW)) {
         op->flags |= OP_ANYONE;
         op->fence = 0;
@@ -321,6 +331,10 @@ void opgen_next(struct opgen *g, bool read, struct op *ret_op)
             fill_namespace_op(g, op);
         else if (read)
             fill_list_op(g, op);
+        if (g->c->fuzzed && !g->c->n) { /* the same choice for ever: end with something valid */
+            *op = (struct op){.kind = read ? OP_LIST : OP_TICK, .now_ms = g->now_ms};
+            op->account = op->ns = SLICE("default");
+        }
     } while (op_validate(ret_op, &what) != BELAY_OK);
 }
 

@@ -18,7 +18,7 @@ struct opgen {
     unsigned names, owners, sessions, spaces; /* how many of each are in use */
     unsigned hurry;                           /* how fast time moves: 0 slowly .. 3 in leaps */
     unsigned long_ttls, options;              /* 0 .. 3: how often */
-    uint64_t mass;                            /* not 0: names come from a space of this size */
+    uint64_t mass_names, mass_owners;         /* not 0: they come from a space of this size */
     struct opgen_seen { /* the latest grants and askers, to be used again */
         char ns[OPGEN_NAME_BYTES], name[OPGEN_NAME_BYTES];
         uint64_t fence, asker;
@@ -26,6 +26,7 @@ struct opgen {
     size_t n_seen;
     struct slice more[LIMIT_NAMES_PER_OP]; /* of the op that was made last */
     char text[LIMIT_NAMES_PER_OP + 1][OPGEN_NAME_BYTES];
+    char owner[OPGEN_NAME_BYTES];
 };
 
 void opgen_init(struct opgen *g, struct choice *c);

@@ -70,6 +70,7 @@ void twin_close(struct twin *t)
     free(t->holds);
     free(t->waits);
     free(t->served);
+    free(t->line);
     arena_done(&t->texts);
     free(t);
 }
@@ -152,10 +153,11 @@ struct t_wait *twin_in_line(const struct twin *t, const struct t_lock *l, size_t
 
 uint64_t twin_position(const struct twin *t, const struct t_wait *w)
 {
-    size_t place = 0;
-    while (twin_in_line(t, w->lock, place) != w)
-        place++;
-    return place + 1;
+    uint64_t before = 0;
+    for (size_t i = 0; i < t->n_waits && !w->upgrade; i++)
+        before += t->waits[i]->lock == w->lock &&
+                  (t->waits[i]->upgrade || t->waits[i]->ticket < w->ticket);
+    return before + 1;
 }
 
 struct t_hold *twin_hold_of(const struct twin *t, const struct t_lock *l, struct slice owner,
@@ -394,26 +396,39 @@ static bool may_go(const struct twin *t, const struct t_wait *w, bool only_share
     return twin_fits(t, w->lock, w->mode, w->permits, w->of);
 }
 
+/* Everybody in the line, in order, in t->line. */
+static size_t line_up(struct twin *t, const struct t_lock *l)
+{
+    size_t n = 0;
+    t->line = mem_resize(t->line, (t->n_waits + 1) * sizeof(struct t_wait *));
+    for (int plain = 0; plain < 2; plain++)
+        for (size_t i = 0; i < t->n_waits; i++)
+            if (t->waits[i]->lock == l && (t->waits[i]->upgrade == NULL) == plain)
+                t->line[n++] = t->waits[i];
+    return n;
+}
+
 static void serve_line(struct twin *t, struct t_lock *l, struct effects *fx)
 {
     bool only_shared = false;
-    size_t place = 0, dead = 0;
-    struct t_wait *w;
+    size_t dead = 0;
     if (twin_closed(l, t->now) || l->space->doomed)
         return;
-    while (dead < MACHINE_EXPIRE_BATCH && (w = twin_in_line(t, l, place)) != NULL) {
-        if (w->session && w->session->end <= t->now) {
+    size_t n = line_up(t, l);
+    for (size_t i = 0; i < n; i++) {
+        struct t_wait *w = t->line[i];
+        bool orphan = w->session && w->session->end <= t->now;
+        if ((orphan || w->end <= t->now) && dead++ == MACHINE_EXPIRE_BATCH)
+            break;
+        if (orphan) {
             twin_end_wait(t, w, EVENT_LEFT, REASON_SESSION, fx);
-            dead++;
         } else if (w->end <= t->now) {
             twin_end_wait(t, w, EVENT_TIMEOUT, REASON_NONE, fx);
-            dead++;
         } else if (may_go(t, w, only_shared)) {
             grant_waiter(t, w, fx);
         } else if (w->policy != POLICY_HARD) {
             twin_plan_look(t, w);
             only_shared = true;
-            place++;
         } else {
             break;
         }
@@ -608,8 +623,12 @@ void twin_counts(const struct twin *t, struct machine_counts *ret)
     *ret = (struct machine_counts){.waiting = t->n_waits, .sessions = t->n_sessions};
     for (size_t i = 0; i < t->n_spaces; i++)
         ret->namespaces += !t->spaces[i]->doomed;
-    for (size_t i = 0; i < t->n_locks; i++) {
-        ret->locks += twin_exists(t, t->locks[i]);
-        ret->held += twin_holds_on(t, t->locks[i]) > 0;
-    }
+    for (size_t i = 0; i < t->n_locks; i++)
+        t->locks[i]->users = 0;
+    for (size_t i = 0; i < t->n_holds; i++)
+        ret->held += t->holds[i]->lock->users++ == 0;
+    for (size_t i = 0; i < t->n_waits; i++)
+        t->waits[i]->lock->users++;
+    for (size_t i = 0; i < t->n_locks; i++)
+        ret->locks += t->locks[i]->users || t->locks[i]->body.len || t->locks[i]->closed_no;
 }

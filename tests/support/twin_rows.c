@@ -90,8 +90,8 @@ static const struct t_lock *next_lock(const struct twin *t, const struct t_space
     const struct t_lock *best = NULL;
     for (size_t i = 0; i < t->n_locks; i++) {
         const struct t_lock *l = t->locks[i];
-        if (l->space == s && twin_exists(t, l) && slice_starts(l->name, prefix) &&
-            slice_cmp(l->name, last) > 0 && (!best || slice_cmp(l->name, best->name) < 0))
+        if (l->space == s && slice_starts(l->name, prefix) && slice_cmp(l->name, last) > 0 &&
+            (!best || slice_cmp(l->name, best->name) < 0) && twin_exists(t, l))
             best = l;
     }
     return best;

@@ -179,8 +179,8 @@ static struct t_lock *first_lock(const struct twin *t, const struct t_space *s)
     struct t_lock *first = NULL;
     for (size_t i = 0; i < t->n_locks; i++) {
         struct t_lock *l = t->locks[i];
-        if (l->space == s && twin_exists(t, l) &&
-            (!first || slice_cmp(l->name, first->name) < 0))
+        if (l->space == s && (!first || slice_cmp(l->name, first->name) < 0) &&
+            twin_exists(t, l))
             first = l;
     }
     return first;

@@ -18,6 +18,7 @@ struct t_lock { /* a name that was ever used; most are nothing any more */
     struct slice name, body;
     uint64_t closed_until, closed_no; /* closed_no 0: open */
     uint64_t last_shared;
+    uint64_t users; /* holds and waits, when they are being counted */
 };
 
 struct t_session {
@@ -60,6 +61,7 @@ struct twin {
     size_t n_spaces, n_locks, n_sessions, n_holds, n_waits;
     struct t_lock **served; /* the lines to serve in this step */
     size_t n_served;
+    struct t_wait **line; /* the line that is being served */
 };
 
 struct t_space *twin_space(const struct twin *t, struct slice name); /* NULL: unknown */

@@ -106,6 +106,28 @@ static void a_dead_waiter_is_not_granted_although_its_turn_has_not_come(void **s
     play_done(&p);
 }
 
+/* As many dead waiters as one service takes out, and one alive behind them: nobody may be
+ * forgotten there. */
+static void behind_a_full_batch_of_dead_waiters_the_next_one_is_granted(void **state)
+{
+    (void)state;
+    for (int more = -2; more <= 2; more++) {
+        struct play p;
+        size_t granted = 0;
+        play_open(&p);
+        play(&p, "0 acquire db ann ttl=100");
+        for (int i = 0; i < 2 * MACHINE_EXPIRE_BATCH + more; i++)
+            play(&p, "0 acquire db o%d ttl=100 wait=101", i);
+        play(&p, "0 acquire db patient ttl=100 wait=5000");
+        do {
+            play(&p, "200 tick");
+            granted += play_count(&p, EVENT_GRANTED);
+        } while (machine_due(p.m) <= 200);
+        assert_int_equal(granted, 1);
+        play_done(&p);
+    }
+}
+
 static void a_waiter_whose_session_is_over_is_not_granted_either(void **state)
 {
     (void)state;
@@ -176,6 +198,7 @@ int main(void)
         cmocka_unit_test(a_batch_at_a_time),
         cmocka_unit_test(an_ended_hold_is_not_asked_for_again_before_its_turn),
         cmocka_unit_test(a_dead_waiter_is_not_granted_although_its_turn_has_not_come),
+        cmocka_unit_test(behind_a_full_batch_of_dead_waiters_the_next_one_is_granted),
         cmocka_unit_test(a_waiter_whose_session_is_over_is_not_granted_either),
         cmocka_unit_test(a_big_session_ends_in_one_step),
         cmocka_unit_test(a_big_namespace_is_taken_apart_over_the_following_ops),

@@ -1,0 +1,127 @@
+/* test_machine_snapshot.c - the whole state as bytes: nothing lost, nothing believed. */
+#include "base/buf.h"
+#include "play.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* Some of everything: holds of all modes, a line, an upgrade, a body, sessions, a closed lock.
+ */
+static void fill(struct play *p)
+{
+    play_open(p);
+    play(p, "1 namespace-create n1 text=another");
+    play(p, "1 session-open s1 ttl=1000 linger=20 text=mine");
+    play(p, "1 session-attach s1 target=7");
+    play(p, "1 acquire a ann ttl=50 grace=7 body=some delay=9");
+    play(p, "1 acquire a bob ttl=50 wait=500 body=other");
+    play(p, "1 acquire a cy timed=8 ttl=50 wait=500");
+    play(p, "1 acquire r ann shared session=s1");
+    play(p, "1 acquire r bob shared ttl=40");
+    play(p, "1 convert r bob exclusive wait=300");
+    play(p, "1 acquire pool ann 2/3 ttl=80 ns=n1");
+    play(p, "1 acquire pool bob 2/3 ttl=80 wait=90 ns=n1");
+    play(p, "1 acquire c di ttl=5 delay=600");
+    play(p, "7 tick");
+}
+
+static void a_copy_goes_on_as_the_original(void **state)
+{
+    (void)state;
+    struct play p, q;
+    struct buf bytes = {0};
+    fill(&p);
+    fill(&q);
+    machine_encode(p.m, &bytes);
+    machine_close(p.m);
+    p.m = NULL;
+    assert_int_equal(machine_decode(buf_slice(&bytes), (struct hash_key){7, 8}, &p.m),
+                     BELAY_OK);
+    for (int t = 8; t < 1500; t += 31) {
+        play(&p, "%d tick", t);
+        play(&q, "%d tick", t);
+        assert_int_equal(p.fx.n, q.fx.n);
+        assert_true(machine_hash(p.m) == machine_hash(q.m));
+        assert_true(machine_due(p.m) == machine_due(q.m));
+    }
+    buf_done(&bytes);
+    play_done(&p);
+    play_done(&q);
+}
+
+static void every_op_changes_the_hash(void **state)
+{
+    (void)state;
+    struct play p;
+    fill(&p);
+    uint64_t before = machine_hash(p.m);
+    static const char *const ops[] = {"8 tick",
+                                      "8 tick",
+                                      "8 renew a ann ttl=51",
+                                      "8 body a ann body=x",
+                                      "8 session-keepalive s1",
+                                      "8 session-attach s1 target=8",
+                                      "8 namespace-update n1 text=y",
+                                      "8 release a cy"};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        play(&p, "%s", ops[i]);
+        assert_true(machine_hash(p.m) != before);
+        before = machine_hash(p.m);
+    }
+    play_done(&p);
+}
+
+static void half_a_snapshot_is_none(void **state)
+{
+    (void)state;
+    struct play p;
+    struct buf bytes = {0};
+    struct machine *m = NULL;
+    fill(&p);
+    machine_encode(p.m, &bytes);
+    for (size_t n = 0; n < buf_len(&bytes); n++)
+        assert_int_equal(
+            machine_decode(slice_of(buf_data(&bytes), n), (struct hash_key){1, 1}, &m),
+            BELAY_ERR_CORRUPT);
+    buf_put_byte(&bytes, 0);
+    assert_int_equal(machine_decode(buf_slice(&bytes), (struct hash_key){1, 1}, &m),
+                     BELAY_ERR_CORRUPT);
+    assert_null(m);
+    buf_done(&bytes);
+    play_done(&p);
+}
+
+static void a_flipped_bit_is_noticed(void **state)
+{
+    (void)state;
+    struct play p;
+    struct buf bytes = {0};
+    struct machine *m = NULL;
+    fill(&p);
+    machine_encode(p.m, &bytes);
+    for (size_t bit = 0; bit < 8 * buf_len(&bytes); bit++) {
+        char *at = bytes.mem + bytes.start + bit / 8;
+        *at = (char)(*at ^ (1 << bit % 8));
+        assert_int_equal(machine_decode(buf_slice(&bytes), (struct hash_key){1, 1}, &m),
+                         BELAY_ERR_CORRUPT);
+        *at = (char)(*at ^ (1 << bit % 8));
+    }
+    assert_null(m);
+    buf_done(&bytes);
+    play_done(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_copy_goes_on_as_the_original),
+        cmocka_unit_test(every_op_changes_the_hash),
+        cmocka_unit_test(half_a_snapshot_is_none),
+        cmocka_unit_test(a_flipped_bit_is_noticed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
