@@ -550,5 +550,5 @@ void plan_perform(struct machine *m, struct space *s, struct session *session,
 struct machine *machine_new(struct hash_key key); /* without any account */
 /* Walks everything: the first promise that is broken, NULL when the state is sound. */
 const char *machine_unsound(const struct machine *m);
-bool machine_is_sound(const struct machine *m); /* stops the process if not: BELAY_DCHECK only */
+bool machine_is_sound(const struct machine *m); /* stops the process if not: BELAY_DCHECK */
 #endif

@@ -27,8 +27,8 @@
 
 enum {
     EPISODE_OPS = 2000,
-    MASS_EVERY = 200, /* every so many episodes one has thousands of things that end together */
-    MASS_ITEMS = 2000,
+    MASS_EVERY = 100, /* every so many episodes one has thousands of things that end together */
+    MASS_ITEMS = 4000,
     MASS_STEPS = 100, /* after the leap to that moment */
     MASS_MINUTE_MS = 60000,
     OPS_DEFAULT = 3000000,
@@ -111,7 +111,7 @@ static void draw_mass(struct episode *e, struct opgen *g, struct twin *t)
             op.wait_ms = to_go + choice_below(g->c, 3);
         take_op(e, g, t, &op);
     }
-    g->now_ms = (g->now_ms / MASS_MINUTE_MS + 1) * MASS_MINUTE_MS;
+    g->now_ms = (g->now_ms / MASS_MINUTE_MS + 1) * MASS_MINUTE_MS + choice_below(g->c, 6);
     for (size_t i = 0; i < MASS_STEPS; i++) {
         opgen_next(g, choice_one_in(g->c, 4), &op);
         take_op(e, g, t, &op);
