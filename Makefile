@@ -5,6 +5,7 @@
 #   make test       install what is needed, build, run every test; last line "N passed, N failed"
 #   make check | unit | model | fuzz-short | e2e | tidy    the parts of it
 #   make fuzz | soak | bench    long runs, by hand
+#   make install    binary, library, header, man pages, completions to DESTDIR/PREFIX
 #
 # VARIANT = release (default) | debug | asan | tsan | fuzz, each in build/$(VARIANT)/.
 VARIANT ?= release
@@ -65,9 +66,12 @@ $(OUT)/belay: $(MAIN:%.c=$(OUT)/%.o) $(LIB)
 
 lib: $(OUT)/libbelay.a $(OUT)/libbelay.so
 
+# One object whose inner names are local: a program may have its own buf_put().
 $(OUT)/libbelay.a: $(CLIENT_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	ld -r $^ -o $(OUT)/libbelay.o
+	objcopy --localize-hidden $(OUT)/libbelay.o
+	ar rcs $@ $(OUT)/libbelay.o
 
 $(OUT)/libbelay.so: $(CLIENT_OBJ)
 	$(CC) $(CFLAGS) -shared -Wl,-soname,libbelay.so.0 $^ -o $@
@@ -127,6 +131,26 @@ check unit model e2e fuzz-short tidy fuzz soak:
 bench:
 	@bench/run
 
+PREFIX  ?= /usr/local
+VERSION := $(shell sed -n 's/^\#define BELAY_VERSION *"\(.*\)"/\1/p' include/belay.h)
+DEST    := $(DESTDIR)$(PREFIX)
+
+install: all
+	install -d $(DEST)/bin $(DEST)/lib/pkgconfig $(DEST)/include $(DEST)/share/man/man1 \
+	    $(DEST)/share/bash-completion/completions $(DEST)/share/zsh/site-functions
+	install build/belay $(DEST)/bin/belay
+	install -m 644 include/belay.h $(DEST)/include/belay.h
+	install -m 644 $(OUT)/libbelay.a $(DEST)/lib/libbelay.a
+	install -m 755 $(OUT)/libbelay.so $(DEST)/lib/libbelay.so.$(VERSION)
+	ln -sf libbelay.so.$(VERSION) $(DEST)/lib/libbelay.so.0
+	ln -sf libbelay.so.0 $(DEST)/lib/libbelay.so
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/belay.pc.in >$(DEST)/lib/pkgconfig/belay.pc
+	build/belay help --man >$(DEST)/share/man/man1/belay.1
+	for c in $$(build/belay help --names); do \
+	    build/belay help --man $$c >$(DEST)/share/man/man1/belay-$$c.1 || exit 1; done
+	build/belay help --completion bash >$(DEST)/share/bash-completion/completions/belay
+	build/belay help --completion zsh >$(DEST)/share/zsh/site-functions/_belay
+
 format:
 	clang-format -i $(shell git ls-files '*.c' '*.h')
 
@@ -134,6 +158,6 @@ clean:
 	rm -rf build
 
 .PHONY: all lib tests models sim fuzzers benches deps serve test check unit model e2e fuzz-short tidy \
-        fuzz soak bench format clean
+        fuzz soak bench install format clean
 .SECONDARY:
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -298,6 +298,12 @@ static void put_zsh(struct buf *out)
     buf_put_str(out, "    esac\n}\n_belay \"$@\"\n");
 }
 
+static void put_names(struct buf *out)
+{
+    for (const struct cli_command *const *c = cli_commands(); *c; c++)
+        buf_printf(out, "%s\n", (*c)->name);
+}
+
 /* ---- the row --------------------------------------------------------------------------- */
 
 static int help(struct cli *c)
@@ -313,6 +319,8 @@ static int help(struct cli *c)
         put_zsh(&out);
     else if (shell)
         return cli_usage(c, "completion for bash and zsh, not for \"%s\"", shell);
+    else if (cli_given(c, "names"))
+        put_names(&out);
     else if (cli_given(c, "man") && about)
         put_man(&out, about);
     else if (cli_given(c, "man"))
@@ -324,6 +332,7 @@ static int help(struct cli *c)
 
 static const struct cli_option help_options[] = {
     {"man", 0, CLI_FLAG, NULL, "as a man page (roff)"},
+    {"names", 0, CLI_FLAG, NULL, "only the names of the subcommands, for scripts"},
     {"completion", 0, CLI_TEXT, "bash|zsh", "completions for that shell"},
     {0},
 };
