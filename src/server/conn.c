@@ -293,11 +293,11 @@ static void linger(struct conn *c)
 
 void conn_flush(struct conn *c)
 {
+    bool more;
     do {
-        if (c->watch)
-            watch_pump(c);
+        more = c->watch && watch_pump(c);
         write_out(c);
-    } while (c->watch && !c->writing && !c->doomed && buf_len(&c->out));
+    } while (more && !c->writing && !c->doomed);
     if (c->paused && conn_may_take(c)) {
         c->paused = false;
         take(c, SLICE(""));

@@ -14,6 +14,7 @@
 #include "engine/order.h"
 #include "server/state.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -138,7 +139,11 @@ static void count_news(struct watcher *w)
         s->metrics.news[ev->kind]++;
 }
 
-/* --- once a second --- */
+/* --- once a second ---
+ *
+ * This timer also keeps the engine's time moving in an idle server: a loop that was not heard
+ * of for longer than ENGINE_STALL_MAX_MS counts as stopped. */
+static_assert((int)SECOND_MS < (int)ENGINE_STALL_MAX_MS, "an idle second is no stall");
 
 static void on_second(uv_timer_t *timer)
 {

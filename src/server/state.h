@@ -140,7 +140,8 @@ void action_run(struct conn *c, const struct call *call, bool close);
 /* watch.c */
 void watch_open(struct conn *c, const struct call *call);
 void watch_close(struct conn *c);
-void watch_pump(struct conn *c); /* writes what is new, as far as the reader keeps up */
+/* Puts what is new into c->out, a bounded piece of it. True: there is more, write first. */
+bool watch_pump(struct conn *c);
 void watch_heartbeat(struct conn *c, uint64_t now_ms);
 
 /* attach.c */

@@ -135,7 +135,7 @@ static void put_gone(struct conn *c, uint64_t seq)
     conn_finish(c);
 }
 
-void watch_pump(struct conn *c)
+bool watch_pump(struct conn *c)
 {
     struct watch *w = c->watch;
     struct feed *feed = c->server->feed;
@@ -144,7 +144,7 @@ void watch_pump(struct conn *c)
         if (feed_get(feed, w->next, &ev) != BELAY_OK) {
             conn_use_out(c);
             put_gone(c, w->next);
-            return;
+            return false;
         }
         if (slice_eq(ev->ns, w->ns) && slice_starts(ev->name, w->prefix)) {
             conn_use_out(c);
@@ -152,6 +152,7 @@ void watch_pump(struct conn *c)
         }
         w->next++;
     }
+    return w->next < feed_next(feed); /* while it is writing, on_written() comes back here */
 }
 
 void watch_heartbeat(struct conn *c, uint64_t now_ms)
