@@ -120,7 +120,7 @@ deps:
 
 serve: deps
 	@$(MAKE) --no-print-directory build/belay
-	@exec build/belay serve --listen 127.0.0.1:7117 --memory
+	@exec build/belay serve --listen 127.0.0.1:7117 --data ./data
 
 test: deps
 	@tools/test.sh

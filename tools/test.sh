@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh - every test, cheapest first; stops at the first step that fails.
 #   tools/test.sh            all steps, then "N passed, N failed"
-#   tools/test.sh STEP...    only these (check unit model fuzz-short e2e tidy fuzz soak)
+#   tools/test.sh STEP...    only these (check unit model sim fuzz-short e2e tidy fuzz soak)
 #
 # Every test program prints TAP lines ("ok ..." / "not ok ..."); they are what is counted.
 # A step that ran no test has failed: a check that checks nothing is a defect.
@@ -70,6 +70,16 @@ step_model() {
     return $rc
 }
 
+# Whole clusters on simulated disks, networks and clocks; a seed reproduces. SIM_SECONDS a part.
+step_sim() {
+    build "gcc release and asan simulator" sim && build "gcc asan simulator" VARIANT=asan sim || return 1
+    local fresh=$((16#$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1) + 100000)) rc=0
+    run "sim: fixed seeds" build/release/tests/sim/sim --seeds 1 2500 --seconds "${SIM_SECONDS:-60}" || rc=1
+    run "sim: fixed seeds, asan" build/asan/tests/sim/sim --seeds 1 200 --seconds "${SIM_SECONDS:-60}" || rc=1
+    run "sim: new seeds from $fresh" build/release/tests/sim/sim --seeds "$fresh" 1000000 --seconds "${SIM_SECONDS:-20}" || rc=1
+    return $rc
+}
+
 # fuzz_all SECONDS: the corpus first, then new inputs; a crash leaves its file in the corpus.
 fuzz_all() {
     local t name rc=0
@@ -104,10 +114,10 @@ step_tidy() {
             $(files 'src/*.c')
 }
 
-step_soak() { MODEL_OPS=${MODEL_OPS:-100000000} step_model && FUZZ_SECONDS=${FUZZ_SECONDS:-600} step_fuzz; }
+step_soak() { SIM_SECONDS=${SIM_SECONDS:-3600} step_sim && MODEL_OPS=${MODEL_OPS:-100000000} step_model && FUZZ_SECONDS=${FUZZ_SECONDS:-600} step_fuzz; }
 
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(check unit model e2e fuzz-short tidy)
+[ ${#steps[@]} -gt 0 ] || steps=(check unit model sim e2e fuzz-short tidy)
 for s in "${steps[@]}"; do
     "step_$s" || { failed=$((failed ? failed : 1)); break; }
 done

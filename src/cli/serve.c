@@ -11,6 +11,8 @@
 
 /* The address goes to stdout, where a script reads the port of "--listen 127.0.0.1:0"; a person
  * at a terminal is told what to try. */
+static bool durable; /* what the person at the terminal is told */
+
 static void on_listening(const char *address)
 {
     const char *port = strrchr(address, ':') + 1;
@@ -20,8 +22,10 @@ static void on_listening(const char *address)
                "  belay --help\n"
                "  redis-cli -p %s ACQUIRE my-lock me TTL 30000\n"
                "  curl http://%s/v1/namespaces/default/locks\n"
-               "Nothing is kept on disk (--memory). Ctrl-C stops the server.\n\n",
-               port, address);
+               "%s Ctrl-C stops the server.\n\n",
+               port, address,
+               durable ? "Everything is on disk before it is answered (--data)."
+                       : "Nothing is kept on disk (--memory).");
     }
     (void)fflush(stdout);
 }
@@ -50,6 +54,14 @@ static int serve(struct cli *c)
     int64_t period_ms = cli_number(c, "trust-period", TRUST_PERIOD_DEFAULT_MS);
     if (!(decay > 0 && decay < 1) || period_ms < 1)
         return cli_usage(c, "--trust-decay is above 0 and below 1, --trust-period above 0");
+    int64_t priority = cli_number(c, "priority", 14);
+    if (priority < 0 || priority > 15)
+        return cli_usage(c, "--priority is 0 to 15");
+    if (cli_given(c, "memory") && cli_given(c, "data"))
+        return cli_usage(c, "--data and --memory exclude each other");
+    if (cli_given(c, "peers") && (!cli_given(c, "node") || !cli_given(c, "peer-listen")))
+        return cli_usage(c, "--peers needs --node and --peer-listen");
+    durable = cli_given(c, "data");
     struct server_config config = {
         .listen = cli_text(c, "listen", "127.0.0.1:7117"),
         .insecure = cli_given(c, "insecure"),
@@ -60,6 +72,13 @@ static int serve(struct cli *c)
                    .write_ms = (uint64_t)cli_number(c, "write-timeout", 0)},
         .trust_decay = decay,
         .trust_period_ms = (uint64_t)period_ms,
+        .cluster = {.data = cli_text(c, "data", NULL),
+                    .node = cli_text(c, "node", NULL),
+                    .peers = cli_text(c, "peers", NULL),
+                    .peer_listen = cli_text(c, "peer-listen", NULL),
+                    .priority = (uint8_t)priority,
+                    .fast_failover = cli_given(c, "fast-failover"),
+                    .salvage = cli_given(c, "salvage")},
         .hosts = hosts,
         .on_listening = on_listening,
     };
@@ -68,7 +87,15 @@ static int serve(struct cli *c)
 
 static const struct cli_option serve_options[] = {
     {"listen", 'l', CLI_TEXT, "ADDRESS:PORT", "where to listen (127.0.0.1:7117); port 0: any"},
-    {"memory", 0, CLI_FLAG, NULL, "keep nothing on disk (the only engine so far)"},
+    {"data", 'd', CLI_TEXT, "DIR", "keep everything in this directory, durably"},
+    {"memory", 0, CLI_FLAG, NULL, "keep nothing on disk (so it is without --data)"},
+    {"node", 0, CLI_TEXT, "NAME", "this node's name in its cluster"},
+    {"peers", 0, CLI_TEXT, "N=HOST:PORT,...", "the first members, the same list everywhere"},
+    {"peer-listen", 0, CLI_TEXT, "ADDRESS:PORT", "where the other nodes connect"},
+    {"priority", 0, CLI_NUMBER, "N", "0 leads first, 15 never leads (14)"},
+    {"fast-failover", 0, CLI_FLAG, NULL, "elect after 100 ms of silence instead of 500"},
+    {"salvage", 0, CLI_FLAG, NULL,
+     "damaged data: keep what is before the damage, lose the rest"},
     {"insecure", 0, CLI_FLAG, NULL, "listen beyond loopback although nobody logs in"},
     {"host", 0, CLI_TEXT, "NAME", "another name of this server that web pages may use"},
     {"max-connections", 0, CLI_NUMBER, "N", "connections at once (10000)"},

@@ -30,8 +30,9 @@ struct read {
     uint64_t no;
     uint64_t asker;
     uint64_t give_up_ms;
-    uint64_t round; /* asked in this one, 0: not yet */
-    uint64_t index; /* known: to be applied before */
+    uint64_t round;  /* asked in this one, 0: not yet */
+    uint64_t index;  /* known: to be applied before */
+    uint64_t now_ms; /* the leader's time then */
     struct slice op;
 };
 

@@ -26,6 +26,16 @@ struct journal *order_raft_journal(struct order_raft *o)
     return o->journal;
 }
 
+uint64_t order_raft_cluster(const struct order_raft *o)
+{
+    return o->cluster;
+}
+
+uint64_t order_raft_run(const struct order_raft *o)
+{
+    return o->run;
+}
+
 bool order_alone(const struct replica *r)
 {
     struct group_conf conf;

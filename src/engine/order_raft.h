@@ -63,6 +63,7 @@ struct order_raft_config {
     struct group_conf members; /* of a new cluster; n 0: joins one, or has been here before */
     size_t shards;             /* of a new data directory */
     unsigned election_ms, heartbeat_ms;
+    uint64_t cluster;                       /* of a new one */
     uint64_t seed;                          /* random */
     uint64_t segment_bytes, snapshot_bytes; /* 0: the defaults */
     unsigned trailing;                      /* 0: ORDER_TRAILING */
@@ -95,6 +96,8 @@ bool order_raft_retire(struct order_raft *o);
 
 struct group *order_raft_group(struct order_raft *o, size_t shard);
 struct journal *order_raft_journal(struct order_raft *o);
+uint64_t order_raft_cluster(const struct order_raft *o);
+uint64_t order_raft_run(const struct order_raft *o); /* how often its directory was started */
 BELAY_MUST_CHECK enum belay_err order_raft_change(struct order_raft *o, enum group_change what,
                                                   const struct group_server *server);
 bool order_raft_idle(const struct order_raft *o); /* nothing pending, nothing being written */

@@ -68,18 +68,22 @@ static bool waiting_for_round(const struct replica *r)
     return false;
 }
 
-static void round_done(struct replica *r, uint64_t index)
+static void round_done(struct replica *r, uint64_t index, uint64_t now_ms)
 {
-    for (struct read *q = r->reads; q; q = q->next)
-        if (q->round == r->round && q->index == 0)
+    for (struct read *q = r->reads; q; q = q->next) {
+        if (q->round == r->round && q->index == 0) {
             q->index = index ? index : 1;
+            q->now_ms = now_ms;
+        }
+    }
     size_t kept = 0;
     for (size_t i = 0; i < r->n_remote; i++) {
         struct wire msg = {.type = WIRE_READ_AT,
                            .shard = r->shard,
                            .from = r->o->config.node,
                            .seq = r->remote[i].seq,
-                           .index = index};
+                           .index = index,
+                           .commit = now_ms};
         if (r->remote[i].round == r->round)
             order_send(r->o, r->remote[i].node, &msg);
         else
@@ -102,7 +106,7 @@ static void round_begin(struct replica *r)
         if (r->remote[i].round == 0)
             r->remote[i].round = r->round;
     if (r->leads && (order_alone(r) || (r->o->config.canaries & CANARY_BLIND_READ)))
-        round_done(r, r->round_index);
+        round_done(r, r->round_index, engine_stamp(r->o->engine, r->shard));
     else
         ask(r);
 }
@@ -143,7 +147,7 @@ static void answer_reads(struct replica *r)
         struct op op;
         enum belay_err err = op_decode(q->op, &o->arena, &op);
         BELAY_CHECK(err == BELAY_OK);
-        op.now_ms = engine_stamp(o->engine, r->shard);
+        op.now_ms = q->now_ms;
         if (ready)
             engine_readable(o->engine, r->shard, &op);
         else
@@ -185,7 +189,7 @@ static void count_ack(struct replica *r, const struct wire *msg)
     if (!self || !self->voter)
         yes--;
     if (yes > group_conf_voters(&conf) / 2)
-        round_done(r, r->round_index);
+        round_done(r, r->round_index, engine_stamp(r->o->engine, r->shard));
 }
 
 static void remote_add(struct replica *r, const struct wire *msg)
@@ -219,7 +223,7 @@ void read_receive(struct replica *r, const struct wire *msg)
         remote_add(r, msg);
     } else if (msg->type == WIRE_READ_AT) {
         if (!r->leads && r->round_ms && msg->seq == r->round)
-            round_done(r, msg->index);
+            round_done(r, msg->index, msg->commit);
     }
 }
 

@@ -111,7 +111,7 @@ enum belay_err store_identify(struct order_raft *o)
     if (err == BELAY_ERR_NOT_FOUND) {
         err = disk->ops->list(disk, count_files, &files);
         o->fresh = files == 0;
-        o->cluster = o->config.seed;
+        o->cluster = o->config.cluster;
         if (err == BELAY_OK && files > 0) {
             store_problem("%s: missing, but the directory is not empty", IDENTITY_NAME);
             err = BELAY_ERR_CORRUPT;
@@ -340,6 +340,7 @@ void order_raft_snapshotted(struct order_raft *o, struct snapshot_task *task, bo
         r->log_bytes -= task->log_bytes;
         log_info("order.snapshot", "shard=%u index=%" PRIu64, task->shard, task->snap.index);
     } else {
+        r->log_bytes = 0; /* not again before as much has come once more */
         log_error("order.snapshot_failed", "shard=%u index=%" PRIu64, task->shard,
                   task->snap.index);
     }

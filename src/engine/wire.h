@@ -32,7 +32,7 @@ enum wire_type {
     WIRE_PROBE_ACK,     /* term, seq */
     WIRE_FORWARD,       /* seq: of the first op, data: ops for the leader to order */
     WIRE_READ,          /* seq: how far must I apply to read? */
-    WIRE_READ_AT,       /* seq, index */
+    WIRE_READ_AT,       /* seq, index, commit: the leader's time */
     WIRE_TYPE_COUNT
 };
 

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/version.h"
 #include "command/scripts.h"
+#include "engine/host.h"
 #include "engine/order.h"
 #include "server/state.h"
 
@@ -79,7 +80,7 @@ void server_flush(struct server *s)
         conn_flush(c);
     }
     s->turn_ns = 0;
-    if (s->stopping && s->n_conns == 0)
+    if (s->stopping && s->n_conns == 0 && (!s->host || host_stop(s->host)))
         close_all_handles(s);
     else
         server_arm_timer(s);
@@ -259,24 +260,50 @@ static void start_handles(struct server *s)
     (void)uv_signal_start(&s->sigint, on_signal, SIGINT);
 }
 
-static void open_engine(struct server *s)
+/* The order of the engine: in memory, or durable with its own sockets and threads on the loop.
+ */
+static bool open_order(struct server *s, struct order **ret)
 {
+    const struct server_cluster *c = &s->config->cluster;
+    if (!c->data) {
+        *ret = order_memory_open();
+        return true;
+    }
+    struct host_config config = {.loop = &s->loop,
+                                 .data = c->data,
+                                 .node = c->node,
+                                 .peers = c->peers,
+                                 .peer_listen = c->peer_listen,
+                                 .listen = s->config->listen,
+                                 .priority = c->priority,
+                                 .fast_failover = c->fast_failover,
+                                 .insecure = s->config->insecure,
+                                 .repair = c->salvage};
+    return host_open(&config, &s->host, ret) == BELAY_OK;
+}
+
+static bool open_engine(struct server *s)
+{
+    struct engine_config config = {.clock_ms = clock_ms, .clock_ctx = &s->loop};
     s->feed = feed_open(SERVER_FEED_EVENTS);
     s->scripts = scripts_open();
-    struct engine_config config = {.order = order_memory_open(),
-                                   .clock_ms = clock_ms,
-                                   .clock_ctx = &s->loop,
-                                   .feed = s->feed};
+    config.feed = s->feed;
+    if (!open_order(s, &config.order))
+        return false;
     s->engine = engine_open(&config);
     s->counter.wake = count_news;
     list_init(&s->counter.node);
     feed_watch(s->feed, &s->counter);
+    if (s->host)
+        host_start(s->host);
+    return true;
 }
 
 static void release(struct server *s)
 {
     struct pending *p;
     engine_close(s->engine);
+    host_close(s->host);
     feed_close(s->feed);
     scripts_close(s->scripts);
     arena_done(&s->request_arena);
@@ -318,17 +345,18 @@ int server_run(const struct server_config *config)
     list_init(&s->keepers);
     (void)signal(SIGPIPE, SIG_IGN);
     open_handles(s);
-    open_engine(s);
     s->max_conns = allowed_connections(config->max_connections);
-    bool started = listen_on(s);
+    bool started = open_engine(s) && listen_on(s);
     if (started) {
-        log_info("server.start", "version=%s address=%s engine=memory connections=%zu",
-                 BELAY_VERSION, s->address, s->max_conns);
+        log_info("server.start", "version=%s address=%s engine=%s connections=%zu",
+                 BELAY_VERSION, s->address, s->host ? "raft" : "memory", s->max_conns);
         if (config->on_listening)
             config->on_listening(s->address);
         start_handles(s);
     } else {
         close_all_handles(s);
+        if (s->host)
+            (void)host_stop(s->host);
     }
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&s->loop);

@@ -40,6 +40,11 @@ struct server_config {
     } limits;
     double trust_decay; /* of the norm of calls, in trust_period_ms; 0: trust.h's defaults */
     uint64_t trust_period_ms;
+    struct server_cluster { /* data NULL: nothing on disk */
+        const char *data, *node, *peers, *peer_listen;
+        uint8_t priority;
+        bool fast_failover, salvage;
+    } cluster;
     const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */
     /* Told once, when connections are taken: "127.0.0.1:41234". NULL is allowed. */
     void (*on_listening)(const char *address);

@@ -25,6 +25,8 @@
 
 enum { SERVER_SPARE_BUFFERS = 64, SERVER_SPARE_BYTES_MAX = 65536 };
 
+struct host;
+
 enum door { DOOR_SNIFF, DOOR_RESP, DOOR_HTTP };
 
 struct server {
@@ -37,6 +39,7 @@ struct server {
     uv_check_t check;
     uv_signal_t sigterm, sigint;
     struct engine *engine;
+    struct host *host; /* of the durable engine; NULL: memory */
     struct feed *feed;
     struct scripts *scripts;
     struct arena request_arena, reply_arena;

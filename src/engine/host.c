@@ -1,0 +1,459 @@
+/* host.c - see host.h. */
+#include "engine/host.h"
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/order_raft.h"
+#include "engine/peer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <uv.h>
+
+enum { LOOK_MS = 1000, STOP_POLL_MS = 10 };
+
+struct host {
+    struct host_config config;
+    uv_loop_t *loop;
+    uv_timer_t timer;
+    uv_prepare_t prepare;
+    struct order_raft *order;
+    struct disk *disk;
+    struct peers *peers;
+    uint64_t id, cluster;
+    uint64_t armed_ms; /* when the timer fires, UINT64_MAX: never */
+    uint64_t look_ms;  /* when to look at members and leaders again */
+    uint64_t busy_ms;  /* when something was last written */
+    uint64_t stop_ms;  /* stopping: no longer than that */
+    uv_work_t write_work, snapshot_work;
+    struct journal_job *job;
+    struct snapshot_task *task;
+    pid_t child;
+    bool stored, started, stopping, sealed, stopped;
+};
+
+struct order_raft *host_order(struct host *h)
+{
+    return h->order;
+}
+
+/* --- what the order asks for --- */
+
+static uint64_t now_ms(void *ctx)
+{
+    struct host *h = ctx;
+    return uv_now(h->loop);
+}
+
+static void fatal(void *ctx, const char *text)
+{
+    (void)ctx;
+    log_error("engine.fatal", "%s", text);
+    _exit(1); /* nothing that waits may be answered, nothing more may be written */
+}
+
+static void run_write(uv_work_t *w)
+{
+    struct host *h = w->data;
+    journal_job_run(h->job);
+}
+
+static void after_write(uv_work_t *w, int status)
+{
+    struct host *h = w->data;
+    struct journal_job *job = h->job;
+    BELAY_CHECK(status == 0);
+    h->job = NULL;
+    h->busy_ms = uv_now(h->loop);
+    order_raft_written(h->order, job);
+    order_raft_settle(h->order);
+}
+
+static void start_write(void *ctx, struct journal_job *job)
+{
+    struct host *h = ctx;
+    BELAY_CHECK(!h->job);
+    h->job = job;
+    h->write_work.data = h;
+    BELAY_CHECK(uv_queue_work(h->loop, &h->write_work, run_write, after_write) == 0);
+}
+
+static void run_wait(uv_work_t *w)
+{
+    struct host *h = w->data;
+    int status = 0;
+    pid_t pid;
+    while ((pid = waitpid(h->child, &status, 0)) < 0 && errno == EINTR)
+        continue;
+    h->stored = pid == h->child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void after_wait(uv_work_t *w, int status)
+{
+    struct host *h = w->data;
+    struct snapshot_task *task = h->task;
+    BELAY_CHECK(status == 0);
+    h->task = NULL;
+    order_raft_snapshotted(h->order, task, h->stored);
+    order_raft_settle(h->order);
+}
+
+/* The child has a copy of everything as it is now, and writes it while the parent goes on. */
+static void start_snapshot(void *ctx, struct snapshot_task *task)
+{
+    struct host *h = ctx;
+    uint64_t before = uv_hrtime();
+    BELAY_CHECK(!h->task);
+    h->task = task;
+    h->child = fork();
+    if (h->child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        disk_file_forget_lock(h->disk);
+        _exit(order_raft_snapshot_write(task) ? 0 : 1);
+    }
+    log_info("engine.fork", "us=%" PRIu64, (uv_hrtime() - before) / 1000);
+    h->snapshot_work.data = h;
+    BELAY_CHECK(uv_queue_work(h->loop, &h->snapshot_work, run_wait, after_wait) == 0);
+}
+
+static void send_frame(void *ctx, uint64_t node, struct slice frame)
+{
+    struct host *h = ctx;
+    peers_send(h->peers, node, frame);
+}
+
+static const struct raft_host host_ops = {now_ms, start_write, send_frame, start_snapshot,
+                                          fatal};
+
+/* --- peers --- */
+
+static void on_frame(void *ctx, uint64_t node, struct slice frame)
+{
+    struct host *h = ctx;
+    if (h->started && !h->stopped)
+        order_raft_receive(h->order, node, frame);
+}
+
+static void on_up(void *ctx, uint64_t node)
+{
+    struct host *h = ctx;
+    if (h->started)
+        order_raft_peer_up(h->order, node);
+}
+
+static bool may_speak(void *ctx, const struct peer_hello *hello)
+{
+    struct host *h = ctx;
+    if (h->cluster == 0)
+        h->cluster = hello->cluster; /* this node is being added to one */
+    if (hello->cluster == h->cluster)
+        return true;
+    log_error("peer.cluster", "node=%s error=\"it belongs to another cluster\"",
+              log_bytes(slice_str(hello->name)));
+    return false;
+}
+
+/* "name@host:port" */
+static void split_address(const char *address, struct host_member *m)
+{
+    const char *at = strchr(address, '@');
+    size_t n = at ? (size_t)(at - address) : 0;
+    if (n >= sizeof m->name)
+        n = sizeof m->name - 1;
+    memcpy(m->name, address, n);
+    m->name[n] = '\0';
+    snprintf(m->peer, sizeof m->peer, "%s", at ? at + 1 : address);
+}
+
+/* Connections follow the members. */
+static void follow_members(struct host *h)
+{
+    struct group_conf conf;
+    group_conf(order_raft_group(h->order, 0), &conf);
+    for (uint64_t id = 1; id < PEER_NODES_MAX; id++) {
+        const struct group_server *s = group_conf_find(&conf, id);
+        struct host_member m;
+        if (!s && conf.n > 0)
+            peers_forget(h->peers, id);
+        if (!s || id == h->id)
+            continue;
+        split_address(s->address, &m);
+        peers_want(h->peers, id, m.peer);
+    }
+}
+
+size_t host_members(struct host *h, struct host_member *ret, size_t max)
+{
+    struct group *g = order_raft_group(h->order, 0);
+    struct group_conf conf;
+    size_t n = 0;
+    group_conf(g, &conf);
+    for (; n < conf.n && n < max; n++) {
+        const struct group_server *s = &conf.servers[n];
+        struct host_member *m = &ret[n];
+        *m = (struct host_member){.id = s->id, .voter = s->voter, .self = s->id == h->id};
+        split_address(s->address, m);
+        m->leads = group_leader(g) == s->id;
+        const struct peer_hello *hello = peers_hello(h->peers, s->id);
+        m->up = m->self || peers_is_up(h->peers, s->id);
+        m->priority = m->self ? h->config.priority : hello ? hello->priority : 0;
+        snprintf(m->listen, sizeof m->listen, "%s",
+                 m->self ? (h->config.listen ? h->config.listen : "")
+                         : (hello ? hello->listen : ""));
+        if (m->self)
+            m->applied = group_applied(g);
+        else if (!group_match(g, s->id, &m->applied))
+            m->applied = 0;
+    }
+    return n;
+}
+
+/* --- the loop --- */
+
+static void on_timer(uv_timer_t *t)
+{
+    struct host *h = t->data;
+    uint64_t now = uv_now(h->loop);
+    h->armed_ms = UINT64_MAX;
+    order_raft_tick(h->order);
+    if (now >= h->look_ms) {
+        h->look_ms = now + LOOK_MS;
+        follow_members(h);
+    }
+    if (h->busy_ms && now >= h->busy_ms + HOST_SEAL_MS && order_raft_idle(h->order)) {
+        order_raft_seal(h->order);
+        h->busy_ms = 0;
+    }
+    order_raft_settle(h->order);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Before the loop sleeps: what was said is sent, and the timer knows when to wake it. */
+static void on_prepare(uv_prepare_t *p)
+{
+    struct host *h = p->data;
+    uint64_t now = uv_now(h->loop);
+    peers_flush(h->peers);
+    uint64_t next = earlier(order_raft_next_ms(h->order), h->look_ms);
+    if (h->busy_ms)
+        next = earlier(next, h->busy_ms + HOST_SEAL_MS);
+    if (h->stopping)
+        next = earlier(next, now + STOP_POLL_MS);
+    if (next >= h->armed_ms && h->armed_ms > now)
+        return;
+    h->armed_ms = next;
+    (void)uv_timer_start(&h->timer, on_timer, next > now ? next - now : 0, 0);
+}
+
+/* --- start --- */
+
+static uint64_t random_u64(void)
+{
+    uint64_t v;
+    BELAY_CHECK(getrandom(&v, sizeof v, 0) == (ssize_t)sizeof v);
+    return v >> 1 | 1;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct group_server *x = a;
+    const struct group_server *y = b;
+    return strcmp(x->address, y->address);
+}
+
+/* "n1=host:port,n2=..." -> members with ids in the order of their names. */
+static const char *parse_peers(const char *text, struct group_conf *conf)
+{
+    conf->n = 0;
+    while (*text) {
+        const char *equals = strchr(text, '=');
+        size_t len = strcspn(text, ",");
+        if (!equals || (size_t)(equals - text) >= len || equals == text)
+            return "a peer is NAME=HOST:PORT";
+        size_t name = (size_t)(equals - text);
+        if (conf->n == GROUP_SERVERS_MAX || name >= HOST_NAME_MAX || len >= GROUP_ADDRESS_MAX)
+            return "too many peers, or one is too long";
+        struct group_server *s = &conf->servers[conf->n++];
+        snprintf(s->address, sizeof s->address, "%.*s@%.*s", (int)name, text,
+                 (int)(len - name - 1), equals + 1);
+        s->voter = true;
+        text += len + (text[len] == ',');
+    }
+    qsort(conf->servers, conf->n, sizeof conf->servers[0], by_address);
+    for (size_t i = 0; i < conf->n; i++)
+        conf->servers[i].id = i + 1;
+    return conf->n ? NULL : "no peers are named";
+}
+
+static bool find_self(struct host *h, const struct group_conf *conf)
+{
+    for (size_t i = 0; i < conf->n; i++) {
+        struct host_member m;
+        split_address(conf->servers[i].address, &m);
+        if (h->config.node && strcmp(m.name, h->config.node) == 0) {
+            h->id = conf->servers[i].id;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool plan(struct host *h, struct order_raft_config *oc)
+{
+    static const struct hash_key fixed = {0x62656c61792d7065, 0x6572732d31};
+    const struct host_config *c = &h->config;
+    if (!c->peers) {
+        struct group_server *s = &oc->members.servers[0];
+        h->id = 1;
+        h->cluster = random_u64();
+        oc->members.n = 1;
+        *s = (struct group_server){.id = 1, .voter = true};
+        snprintf(s->address, sizeof s->address, "%s@%s", c->node ? c->node : "n1",
+                 c->peer_listen ? c->peer_listen : "");
+        return true;
+    }
+    const char *wrong = parse_peers(c->peers, &oc->members);
+    if (!wrong && !find_self(h, &oc->members))
+        wrong = "--node is not among --peers";
+    if (wrong) {
+        log_error("engine.peers", "error=\"%s\"", wrong);
+        return false;
+    }
+    struct buf all = {0};
+    group_conf_encode(&oc->members, &all);
+    h->cluster = hash_bytes(&fixed, buf_data(&all), buf_len(&all)) >> 1 | 1;
+    buf_done(&all);
+    return true;
+}
+
+static enum belay_err open_order(struct host *h, struct order **ret_order)
+{
+    const struct host_config *c = &h->config;
+    struct order_raft_config oc = {.host = &host_ops,
+                                   .host_ctx = h,
+                                   .shards = 1,
+                                   .seed = random_u64(),
+                                   .priority = c->priority,
+                                   .repair = c->repair};
+    oc.election_ms = c->fast_failover ? HOST_FAST_ELECTION_MS : HOST_ELECTION_MS;
+    oc.heartbeat_ms = c->fast_failover ? HOST_FAST_HEARTBEAT_MS : HOST_HEARTBEAT_MS;
+    if (!plan(h, &oc))
+        return BELAY_ERR_SYNTAX;
+    oc.node = h->id;
+    oc.cluster = h->cluster;
+    enum belay_err err = disk_file_open(c->data, &h->disk);
+    if (err != BELAY_OK) {
+        log_error("engine.data", "path=%s error=\"%s\"", c->data,
+                  err == BELAY_ERR_IN_USE ? "another process uses it" : strerror(errno));
+        return err;
+    }
+    oc.disk = h->disk;
+    err = order_raft_open(&oc, ret_order);
+    if (err == BELAY_ERR_CORRUPT)
+        log_error(
+            "engine.data",
+            "path=%s error=\"%s\" repair=\"in a cluster: remove this node, empty the directory "
+            "and add it as a new member; alone: belay serve --data %s --salvage keeps what is "
+            "before the damage and LOSES what is behind it\"",
+            c->data, order_raft_problem(), c->data);
+    else if (err != BELAY_OK)
+        log_error("engine.data", "path=%s error=\"%s\"", c->data, order_raft_problem());
+    return err;
+}
+
+enum belay_err host_open(const struct host_config *config, struct host **ret,
+                         struct order **ret_order)
+{
+    struct host *h = mem_zalloc(sizeof *h);
+    struct order *order = NULL;
+    h->config = *config;
+    h->loop = config->loop;
+    h->armed_ms = UINT64_MAX;
+    enum belay_err err = open_order(h, &order);
+    if (err != BELAY_OK) {
+        free(h);
+        return err;
+    }
+    h->order = order_raft_of(order);
+    h->cluster = order_raft_cluster(h->order);
+    (void)uv_timer_init(h->loop, &h->timer);
+    (void)uv_prepare_init(h->loop, &h->prepare);
+    h->timer.data = h->prepare.data = h;
+    struct peers_config pc = {.loop = h->loop,
+                              .listen = config->peer_listen,
+                              .insecure = config->insecure,
+                              .ctx = h,
+                              .frame = on_frame,
+                              .up = on_up,
+                              .accept = may_speak};
+    pc.self = (struct peer_hello){.cluster = h->cluster,
+                                  .node = h->id,
+                                  .run = order_raft_run(h->order),
+                                  .priority = config->priority};
+    snprintf(pc.self.name, sizeof pc.self.name, "%s", config->node ? config->node : "n1");
+    snprintf(pc.self.listen, sizeof pc.self.listen, "%s", config->listen ? config->listen : "");
+    err = peers_open(&pc, &h->peers);
+    *ret = h;
+    *ret_order = order;
+    return err;
+}
+
+void host_start(struct host *h)
+{
+    h->started = true;
+    (void)uv_prepare_start(&h->prepare, on_prepare);
+    follow_members(h);
+    h->look_ms = uv_now(h->loop) + LOOK_MS;
+    h->busy_ms = uv_now(h->loop);
+}
+
+/* --- stop --- */
+
+bool host_stop(struct host *h)
+{
+    uint64_t now = uv_now(h->loop);
+    if (h->stopped)
+        return true;
+    if (!h->stopping) {
+        h->stopping = true;
+        h->stop_ms = now + HOST_STOP_MS;
+    }
+    if (!order_raft_retire(h->order) && now < h->stop_ms) {
+        order_raft_settle(h->order);
+        return false;
+    }
+    if (!h->sealed && !h->job) {
+        order_raft_seal(h->order);
+        h->sealed = true;
+    }
+    order_raft_settle(h->order);
+    if (h->job || h->task)
+        return false;
+    h->stopped = true;
+    uv_close((uv_handle_t *)&h->timer, NULL);
+    uv_close((uv_handle_t *)&h->prepare, NULL);
+    peers_stop(h->peers);
+    return true;
+}
+
+void host_close(struct host *h)
+{
+    if (!h)
+        return;
+    peers_close(h->peers);
+    free(h);
+}

@@ -1,0 +1,66 @@
+/* host.h - the durable engine on a libuv loop: its timer, its writes, its snapshots, its peers.
+ *
+ *   host_open() -> order -> engine_open() -> host_start() -> ... -> host_stop() -> host_close()
+ *
+ * Writes run on libuv's thread pool, one at a time; what is submitted meanwhile goes into the
+ * next one. A snapshot is written by a forked child from its copy of the memory; the loop
+ * stands still for the fork only. Loop thread only. */
+#ifndef BELAY_ENGINE_HOST_H
+#define BELAY_ENGINE_HOST_H
+
+#include "base/err.h"
+#include "engine/group.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct uv_loop_s;
+struct host;
+struct order;
+struct order_raft;
+
+enum {
+    HOST_ELECTION_MS = 500,
+    HOST_HEARTBEAT_MS = 100,
+    HOST_FAST_ELECTION_MS = 100, /* --fast-failover: a local network and a quiet machine */
+    HOST_FAST_HEARTBEAT_MS = 20,
+    HOST_SEAL_MS = 100,  /* after so much rest the end of the journal is sealed */
+    HOST_STOP_MS = 2000, /* a node that stops tries so long to hand over what it leads */
+    HOST_NAME_MAX = 64,
+};
+
+struct host_config {
+    struct uv_loop_s *loop;
+    const char *data;  /* directory */
+    const char *node;  /* its name; NULL: a cluster of one */
+    const char *peers; /* "n1=host:port,n2=host:port": the first members, the same everywhere;
+                        * NULL: this node alone, or it will be added to a cluster */
+    const char *peer_listen; /* "host:port"; NULL: nobody connects */
+    bool join;               /* do not make a cluster: wait to be added to one */
+    const char *listen;      /* where clients reach this node, to tell the others */
+    uint64_t shards;         /* 0: the default */
+    uint8_t priority;        /* 0..15 */
+    bool fast_failover, insecure, repair;
+};
+
+/* BELAY_OK, or the log says why not. */
+BELAY_MUST_CHECK enum belay_err host_open(const struct host_config *config, struct host **ret,
+                                          struct order **ret_order);
+void host_start(struct host *h); /* after engine_open() */
+/* Hands over what this node leads and makes everything durable. Call it again until it says
+ * true: then the handles are closing and the loop may end. */
+bool host_stop(struct host *h);
+void host_close(struct host *h); /* after engine_close(); NULL is allowed */
+
+struct order_raft *host_order(struct host *h);
+
+/* For CLUSTER and /v1/cluster. */
+struct host_member {
+    uint64_t id;
+    char name[HOST_NAME_MAX], peer[GROUP_ADDRESS_MAX], listen[GROUP_ADDRESS_MAX];
+    bool voter, up, self, leads;
+    uint8_t priority;
+    uint64_t applied;
+};
+size_t host_members(struct host *h, struct host_member *ret, size_t max);
+#endif

@@ -1,0 +1,69 @@
+/* peer.h - frames between the nodes of a cluster, over TCP.
+ *
+ *   node A --one connection--> node B        A's frames to B; B's to A take a connection of B's
+ *
+ * A frame is its length, its CRC32C and its bytes; the first one says who is speaking and to
+ * which cluster. Lengths are checked before anything is kept, and bytes are kept as they come,
+ * never by the length that is declared. What cannot be sent is dropped: Raft says it again.
+ * Everything of one loop turn for one node leaves in one write. */
+#ifndef BELAY_ENGINE_PEER_H
+#define BELAY_ENGINE_PEER_H
+
+#include "base/err.h"
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    PEER_FRAME_MAX = 1 << 30,        /* a snapshot */
+    PEER_QUEUE_BYTES_MAX = 64 << 20, /* unsent; a single larger frame may go */
+    PEER_RETRY_MIN_MS = 20,
+    PEER_RETRY_MAX_MS = 500,
+    PEER_NODES_MAX = 128,
+    PEER_TEXT_MAX = 256,
+};
+
+struct uv_loop_s;
+struct peers;
+
+/* What a node says of itself when it connects. */
+struct peer_hello {
+    uint64_t cluster, node, run;
+    char name[PEER_TEXT_MAX], listen[PEER_TEXT_MAX];
+    uint8_t priority;
+};
+
+struct peers_config {
+    struct uv_loop_s *loop;
+    struct peer_hello self;
+    const char *listen; /* NULL: nobody connects to this node */
+    bool insecure;      /* may listen and connect beyond loopback */
+    void *ctx;
+    void (*frame)(void *ctx, uint64_t node, struct slice frame);
+    void (*up)(void *ctx, uint64_t node); /* a fresh connection to it */
+    /* May this node speak to us? */
+    bool (*accept)(void *ctx, const struct peer_hello *hello);
+};
+
+BELAY_MUST_CHECK enum belay_err peers_open(const struct peers_config *config,
+                                           struct peers **ret);
+void peers_want(struct peers *p, uint64_t node,
+                const char *address); /* connect, and keep at it */
+void peers_forget(struct peers *p, uint64_t node);
+void peers_send(struct peers *p, uint64_t node, struct slice frame);
+void peers_flush(struct peers *p); /* end of a turn */
+bool peers_is_up(const struct peers *p, uint64_t node);
+const struct peer_hello *peers_hello(const struct peers *p, uint64_t node); /* or NULL */
+void peers_stop(struct peers *p);  /* closes the handles; the loop ends when they are closed */
+void peers_close(struct peers *p); /* after the loop; NULL is allowed */
+
+/* The bytes of a hello, and back; for the fuzzer too. */
+struct buf;
+void peer_hello_encode(const struct peer_hello *h, struct buf *out);
+BELAY_MUST_CHECK enum belay_err peer_hello_decode(struct slice in, struct peer_hello *ret);
+/* Takes one frame off the front of `in`: 1 one, 0 more bytes are needed, -1 nonsense. */
+int peer_frame_next(struct slice in, struct slice *ret_frame, size_t *ret_used);
+void peer_frame_put(struct buf *out, struct slice frame);
+#endif

@@ -1,0 +1,125 @@
+"""nodes.py - durable nodes as processes, for the tests of this folder.
+
+    with Nodes(3) as n:      # three nodes on free ports, data in a directory of their own
+        n.kill(0); n.start(0); n.resp(1)("PING")
+Processes are started directly and ended by their pid, whatever happens."""
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from belay import BELAY, WAIT_S, Error, Resp  # noqa: E402
+
+
+def free_ports(n):
+    socks = [socket.socket() for _ in range(n)]
+    for s in socks:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in socks]
+    for s in socks:
+        s.close()
+    return ports
+
+
+class Nodes:
+    def __init__(self, n, *args, dir=None):
+        self.dir = dir or tempfile.mkdtemp(prefix="belay-nodes-")
+        self.own_dir = dir is None
+        self.n, self.args = n, args
+        ports = free_ports(2 * n)
+        self.ports, self.peer_ports = ports[:n], ports[n:]
+        self.processes = [None] * n
+        self.logs = [os.path.join(self.dir, "n%d.log" % (i + 1)) for i in range(n)]
+
+    def data(self, i):
+        return os.path.join(self.dir, "n%d" % (i + 1))
+
+    def command(self, i):
+        c = [BELAY, "serve", "--listen", "127.0.0.1:%d" % self.ports[i], "--data", self.data(i)]
+        if self.n > 1:
+            peers = ",".join("n%d=127.0.0.1:%d" % (k + 1, p) for k, p in enumerate(self.peer_ports))
+            c += ["--node", "n%d" % (i + 1), "--peers", peers, "--peer-listen",
+                  "127.0.0.1:%d" % self.peer_ports[i]]
+        return c + list(self.args)
+
+    def start(self, i, wait=True, prefix=()):
+        log = open(self.logs[i], "ab")
+        p = subprocess.Popen([*prefix, *self.command(i)], stdout=subprocess.PIPE, stderr=log)
+        log.close()
+        self.processes[i] = p
+        if wait:
+            line = p.stdout.readline().decode()
+            if not line.startswith("listening "):
+                raise AssertionError("node %d does not start: %s" % (i + 1, self.log(i)[-1500:]))
+        return p
+
+    def start_all(self):
+        for i in range(self.n):
+            self.start(i)
+
+    def log(self, i):
+        with open(self.logs[i], "rb") as f:
+            return f.read().decode(errors="replace")
+
+    def kill(self, i, sig=signal.SIGKILL):
+        p = self.processes[i]
+        if p and p.poll() is None:
+            p.send_signal(sig)
+            if sig in (signal.SIGKILL, signal.SIGTERM):
+                p.wait(timeout=WAIT_S)
+
+    def resp(self, i, version=2):
+        return Resp(self.ports[i], version)
+
+    def leader(self, among=None):
+        """Index of the node whose log says last that it leads."""
+        best = None
+        for i in among if among is not None else range(self.n):
+            for line in self.log(i).splitlines():
+                if " order.leader " in line:
+                    stamp = line.split()[0]
+                    if best is None or stamp > best[0]:
+                        best = (stamp, i)
+        return best[1] if best else None
+
+    def ready(self, i):
+        """Waits until the node can serve."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            try:
+                r = self.resp(i)
+                answer = r("SHOW", "ready-probe")
+                r.close()
+                if not isinstance(answer, Error):
+                    return
+            except OSError:
+                pass
+            if time.monotonic() > end:
+                raise AssertionError("node %d is not ready: %s" % (i + 1, self.log(i)[-1500:]))
+            time.sleep(0.02)
+
+    def __enter__(self):
+        self.start_all()
+        for i in range(self.n):
+            self.ready(i)
+        return self
+
+    def __exit__(self, kind, value, trace):
+        for p in self.processes:
+            if p and p.poll() is None:
+                p.send_signal(signal.SIGCONT)
+                p.kill()
+            if p:
+                p.wait()
+                p.stdout.close()
+        if kind is not None:
+            for i in range(self.n):
+                if os.path.exists(self.logs[i]):
+                    print("# n%d: %s" % (i + 1, self.log(i)[-1200:].replace("\n", "\n#   ")))
+        if self.own_dir:
+            shutil.rmtree(self.dir, ignore_errors=True)
