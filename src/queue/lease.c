@@ -33,16 +33,17 @@ struct desk {
 
 struct lease {
     struct worker *w;
-    struct pg *pg;
+    struct pg *pg;      /* claims */
+    struct pg *settler; /* settles, while the next claim runs: two backends share the work */
     struct desk *desks; /* one per slot */
     struct list backlog;
     struct list held;     /* all groups claimed and not ended, for heartbeats */
     struct list finished; /* to be settled */
     struct list settling; /* on their way */
-    size_t n_backlog, n_running, n_finished;
+    size_t n_backlog, n_running, n_unsettled; /* the last: finished and settling */
     struct pass pass;
     bool searching;
-    size_t answers; /* awaited before the next batch leaves */
+    bool claim_on_its_way, settle_on_its_way;
     uint64_t claim_sent_ms;
     uv_timer_t *beat;
     uint64_t beat_sent_ms;
@@ -59,8 +60,9 @@ static size_t held(const struct lease *l)
 /* ---- settle --------------------------------------------------------------------------------
  */
 
-static void finished_free(struct finished *f)
+static void finished_free(struct lease *l, struct finished *f)
 {
+    l->n_unsettled--;
     list_remove(&f->link);
     group_free(f->group);
     free(f->outcome);
@@ -82,7 +84,7 @@ static void finish(struct lease *l, struct group *g, const struct verdict *v)
     f->outcome = text_or_null(v->outcome);
     f->error = text_or_null(v->error);
     list_push_back(&l->finished, &f->link);
-    l->n_finished++;
+    l->n_unsettled++;
 }
 
 static bool answers_has(const PGresult *res, int64_t fence)
@@ -106,10 +108,9 @@ static void settling_failed(struct lease *l, const PGresult *res)
         list_remove(it);
         if (lost) {
             list_push_back(&l->finished, it);
-            l->n_finished++;
         } else {
             list_init(it);
-            finished_free(list_item(it, struct finished, link)); /* the lease will run out */
+            finished_free(l, list_item(it, struct finished, link)); /* the lease will run out */
         }
     }
 }
@@ -117,7 +118,7 @@ static void settling_failed(struct lease *l, const PGresult *res)
 static void on_settle(void *arg, const PGresult *res)
 {
     struct lease *l = arg;
-    l->answers--;
+    l->settle_on_its_way = false;
     if (!pg_ok(res)) {
         settling_failed(l, res);
         return;
@@ -134,48 +135,82 @@ static void on_settle(void *arg, const PGresult *res)
                      "queue=%s requests=%s fence=%" PRId64 " reason=\"the claim was lost\"",
                      log_bytes(slice_str(f->group->queue)), f->group->ids, f->group->fence);
         }
-        finished_free(f);
+        finished_free(l, f);
     }
+    step(l);
+}
+
+/* Array literals, an element per group; the same place in each belongs to the same group. */
+struct arrays {
+    struct buf ids, fences, status, outcome, error;
+};
+
+static void arrays_begin(struct arrays *a)
+{
+    struct buf *all[] = {&a->ids, &a->fences, &a->status, &a->outcome, &a->error};
+    *a = (struct arrays){0};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        text_array_begin(all[i]);
+}
+
+static void arrays_end(struct arrays *a)
+{
+    struct buf *all[] = {&a->ids, &a->fences, &a->status, &a->outcome, &a->error};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        text_array_end(all[i]);
+}
+
+static void arrays_done(struct arrays *a)
+{
+    struct buf *all[] = {&a->ids, &a->fences, &a->status, &a->outcome, &a->error};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        buf_done(all[i]);
+}
+
+static void arrays_add(struct arrays *a, const struct group *g)
+{
+    text_array_add(&a->ids, slice_str(g->ids));
+    text_array_add_i64(&a->fences, g->fence);
 }
 
 static void send_settle(struct lease *l)
 {
     struct worker *w = l->w;
-    struct buf fences = {0}, status = {0}, outcome = {0}, error = {0}, back = {0};
-    struct buf *all[] = {&fences, &status, &outcome, &error, &back};
-    for (size_t i = 0; i < 5; i++)
-        text_array_begin(all[i]);
+    struct arrays ends, back;
+    bool some_back = false;
+    arrays_begin(&ends);
+    arrays_begin(&back);
     list_each_safe(it, &l->finished)
     {
         struct finished *f = list_item(it, struct finished, link);
         list_remove(it);
         list_push_back(&l->settling, it);
         if (f->kind == VERDICT_UNTOUCHED) {
-            text_array_add_i64(&back, f->group->fence);
+            arrays_add(&back, f->group);
+            some_back = true;
             continue;
         }
-        text_array_add_i64(&fences, f->group->fence);
-        text_array_add(&status, f->kind == VERDICT_COMPLETE ? SLICE("complete")
-                                : f->kind == VERDICT_RETRY  ? SLICE("new")
-                                                            : SLICE("error"));
-        text_array_add(&outcome, slice_str(f->outcome));
-        text_array_add(&error, slice_str(f->error));
+        arrays_add(&ends, f->group);
+        text_array_add(&ends.status, f->kind == VERDICT_COMPLETE ? SLICE("complete")
+                                     : f->kind == VERDICT_RETRY  ? SLICE("new")
+                                                                 : SLICE("error"));
+        text_array_add(&ends.outcome, slice_str(f->outcome));
+        text_array_add(&ends.error, slice_str(f->error));
     }
-    l->n_finished = 0;
-    for (size_t i = 0; i < 5; i++)
-        text_array_end(all[i]);
-    if (buf_len(&back) > 2) {
-        const char *b[] = {buf_cstr(&back)};
-        pg_send(l->pg, w->sql.give_back, 1, b, NULL, NULL);
+    arrays_end(&ends);
+    arrays_end(&back);
+    if (some_back) {
+        const char *b[] = {buf_cstr(&back.ids), buf_cstr(&back.fences)};
+        pg_send(l->settler, w->sql.give_back, 2, b, NULL, NULL);
     }
-    const char *p[] = {buf_cstr(&fences), buf_cstr(&status), buf_cstr(&outcome),
-                       buf_cstr(&error),  w->numbers[0],     w->numbers[1],
-                       w->numbers[2]};
-    pg_send(l->pg, w->sql.settle_lease, 7, p, on_settle, l);
-    pg_sync(l->pg);
-    l->answers++;
-    for (size_t i = 0; i < 5; i++)
-        buf_done(all[i]);
+    const char *p[] = {buf_cstr(&ends.ids),     buf_cstr(&ends.fences), buf_cstr(&ends.status),
+                       buf_cstr(&ends.outcome), buf_cstr(&ends.error),  w->numbers[0],
+                       w->numbers[1],           w->numbers[2]};
+    pg_send(l->settler, w->sql.settle_lease, 8, p, on_settle, l);
+    pg_sync(l->settler);
+    l->settle_on_its_way = true;
+    arrays_done(&ends);
+    arrays_done(&back);
 }
 
 /* ---- claim ---------------------------------------------------------------------------------
@@ -184,7 +219,8 @@ static void send_settle(struct lease *l)
 static void search_ended(struct lease *l)
 {
     l->searching = false;
-    worker_idle(l->w, &l->pass);
+    if (!lease_quiet(l->w)) /* else step() says so */
+        worker_idle(l->w, &l->pass);
 }
 
 static void claim_failed(struct lease *l, const PGresult *res)
@@ -207,7 +243,7 @@ static void on_claim(void *arg, const PGresult *res)
 {
     struct lease *l = arg;
     struct worker *w = l->w;
-    l->answers--;
+    l->claim_on_its_way = false;
     if (!pg_ok(res)) {
         claim_failed(l, res);
         if (!w->closing)
@@ -252,7 +288,7 @@ static void send_claim(struct lease *l, size_t n)
                        l->pass.careful ? "t" : "f"};
     pg_send(l->pg, w->sql.claim_lease, 7, p, on_claim, l);
     pg_sync(l->pg);
-    l->answers++;
+    l->claim_on_its_way = true;
     l->claim_sent_ms = uv_now(&w->loop);
 }
 
@@ -325,19 +361,19 @@ static bool hand_out(struct lease *l)
 static void step(struct lease *l)
 {
     struct worker *w = l->w;
-    if (w->closing || !hand_out(l) || l->answers > 0)
+    if (w->closing || !hand_out(l))
         return;
-    if (!pg_is_up(l->pg)) {
-        worker_maybe_close(w);
-        return;
-    }
-    size_t cap = w->batch > 1 ? 2 * (size_t)w->batch : w->concurrency;
-    if (l->n_finished > 0)
+    if (pg_is_up(l->settler) && !l->settle_on_its_way && !list_empty(&l->finished))
         send_settle(l);
-    if (l->searching && !w->stopping && held(l) < cap) {
-        size_t room = cap - held(l);
-        send_claim(l, room < w->batch ? room : w->batch);
+    size_t cap = w->batch > 1 ? 3 * (size_t)w->batch : w->concurrency;
+    size_t taken = held(l) + (w->batch > 1 ? l->n_unsettled : 0);
+    if (pg_is_up(l->pg) && !l->claim_on_its_way && l->searching && !w->stopping && taken < cap) {
+        size_t room = cap - taken;
+        if (room >= w->batch || taken == 0)
+            send_claim(l, room < w->batch ? room : w->batch);
     }
+    if (!l->searching && !w->stopping && lease_quiet(w))
+        worker_idle(w, &l->pass); /* the last of a search is settled: drained, perhaps */
     worker_maybe_close(w);
 }
 
@@ -394,8 +430,8 @@ static void on_beat_timer(uv_timer_t *timer)
 {
     struct lease *l = timer->data;
     struct worker *w = l->w;
-    struct buf fences = {0};
-    text_array_begin(&fences);
+    struct arrays a;
+    arrays_begin(&a);
     bool send = !l->beating && pg_is_up(w->control) && !list_empty(&l->held);
     list_each (it, &l->held) {
         struct group *g = list_item(it, struct group, held);
@@ -405,20 +441,20 @@ static void on_beat_timer(uv_timer_t *timer)
             lose(l, g); /* no heartbeat came through for a whole lease */
         } else if (send) {
             g->beaten = true;
-            text_array_add_i64(&fences, g->fence);
+            arrays_add(&a, g);
         }
     }
-    text_array_end(&fences);
+    arrays_end(&a);
     if (send) {
         char lease[24];
         (void)snprintf(lease, sizeof lease, "%u", w->lease_ms);
-        const char *p[] = {buf_cstr(&fences), lease};
+        const char *p[] = {buf_cstr(&a.ids), buf_cstr(&a.fences), lease};
         l->beating = true;
         l->beat_sent_ms = uv_now(&w->loop);
-        pg_send(w->control, w->sql.beat, 2, p, on_beat, l);
+        pg_send(w->control, w->sql.beat, 3, p, on_beat, l);
         pg_sync(w->control);
     }
-    buf_done(&fences);
+    arrays_done(&a);
     drop_lost_backlog(l);
 }
 
@@ -440,6 +476,13 @@ static void on_down(void *arg, const char *why)
     worker_maybe_close(l->w);
 }
 
+static void on_settler_up(void *arg)
+{
+    struct lease *l = arg;
+    pg_set_sticky(l->settler, l->w->listening);
+    step(l);
+}
+
 static void on_notify(void *arg, const char *channel, const char *payload)
 {
     (void)arg;
@@ -450,6 +493,7 @@ static void on_notify(void *arg, const char *channel, const char *payload)
 void lease_open(struct worker *w)
 {
     static const struct pg_events events = {on_up, on_down, on_notify};
+    static const struct pg_events settler_events = {on_settler_up, on_down, on_notify};
     struct lease *l = mem_zalloc(sizeof *l);
     w->lease = l;
     l->w = w;
@@ -467,7 +511,9 @@ void lease_open(struct worker *w)
     l->beat->data = l;
     uint64_t every = w->lease_ms / 3;
     (void)uv_timer_start(l->beat, on_beat_timer, every, every);
-    l->pg = pg_open(&w->loop, w->o->base.url ? w->o->base.url : "", w->name, &events, l);
+    const char *url = w->o->base.url ? w->o->base.url : "";
+    l->pg = pg_open(&w->loop, url, w->name, &events, l);
+    l->settler = pg_open(&w->loop, url, w->name, &settler_events, l);
 }
 
 bool lease_wake(struct worker *w)
@@ -484,8 +530,8 @@ bool lease_wake(struct worker *w)
 bool lease_quiet(const struct worker *w)
 {
     const struct lease *l = w->lease;
-    return !l || (held(l) == 0 && l->answers == 0 &&
-                  (!pg_is_up(l->pg) || (list_empty(&l->finished) && list_empty(&l->settling))));
+    return !l || (held(l) == 0 && !l->claim_on_its_way && !l->settle_on_its_way &&
+                  (!pg_is_up(l->settler) || list_empty(&l->finished)));
 }
 
 void lease_kill(struct worker *w)
@@ -511,11 +557,12 @@ void lease_close(struct worker *w)
     if (!l)
         return;
     pg_close(l->pg);
+    pg_close(l->settler);
     for (unsigned i = 0; i < w->concurrency; i++)
         runner_close(l->desks[i].runner);
     list_each_safe(it, &l->finished)
     {
-        finished_free(list_item(it, struct finished, link));
+        finished_free(l, list_item(it, struct finished, link));
     }
     uv_close((uv_handle_t *)l->beat, on_timer_closed);
     free(l->desks);

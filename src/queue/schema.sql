@@ -10,6 +10,10 @@
 -- after it is held are the entity's rows read, with a fresh snapshot. They are row-locked too, with NOWAIT, so
 -- that processes which speak plain SQL to this table (SELECT ... FOR UPDATE NOWAIT) are respected and respect us.
 --
+-- Two spells for the planner, so that plans stay the same from an empty table to millions of rows, with and
+-- without statistics: "status || ''" cannot lead to an index on status where the primary key is meant, and
+-- "EXISTS (... OFFSET 0)" is a probe per row: without it the planner may hash everything that is in progress.
+--
 -- Sections: each "-- == version N ==" runs once, in order; "-- == functions ==" on every install.
 
 -- == version 1 ==
@@ -23,17 +27,17 @@ CREATE TABLE :"schema".meta (
 INSERT INTO :"schema".meta (version) VALUES (1);
 
 CREATE TABLE :"schema".queue (
-    name       text PRIMARY KEY,
+    name       text COLLATE "C" PRIMARY KEY,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT queue_name CHECK (char_length(name) BETWEEN 1 AND 128 AND name !~ '[[:cntrl:]]')
 );
 
 CREATE TABLE :"schema".request (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    queue       text NOT NULL,
-    entity      text NOT NULL,
-    kind        text NOT NULL DEFAULT 'create',
-    status      text NOT NULL DEFAULT 'new',
+    queue       text COLLATE "C" NOT NULL,   -- compared as bytes: cheaper, and the same everywhere
+    entity      text COLLATE "C" NOT NULL,
+    kind        text COLLATE "C" NOT NULL DEFAULT 'create',
+    status      text COLLATE "C" NOT NULL DEFAULT 'new',
     attempts    integer NOT NULL DEFAULT 0,  -- how often a worker began it and came to an end, good or bad
     run_at      timestamptz,                 -- NULL: due; else not before (asked for, or back-off)
     fence       bigint,                      -- of the last claim
@@ -59,11 +63,11 @@ CREATE INDEX request_later ON :"schema".request (queue, run_at) WHERE status = '
 -- The outstanding updates of an entity: what a group is made of.
 CREATE INDEX request_group ON :"schema".request (queue, entity, id) WHERE status = 'new' AND kind = 'update';
 -- What keeps an entity from being started: a lease, or an earlier attempt that waits for its back-off.
-CREATE INDEX request_block ON :"schema".request (queue, entity)
-    WHERE status = 'in-progress' OR (status = 'new' AND run_at IS NOT NULL AND attempts > 0);
+CREATE INDEX request_leased ON :"schema".request (queue, entity) WHERE status = 'in-progress';
+CREATE INDEX request_waits ON :"schema".request (queue, entity)
+    WHERE status = 'new' AND run_at IS NOT NULL AND attempts > 0;
 -- At most one open or completed create per entity.
 CREATE UNIQUE INDEX request_create ON :"schema".request (queue, entity) WHERE kind = 'create' AND status <> 'error';
-CREATE INDEX request_held ON :"schema".request (fence) WHERE status = 'in-progress';
 CREATE INDEX request_settled ON :"schema".request (queue, entity, id) WHERE status IN ('complete', 'error');
 CREATE INDEX request_age ON :"schema".request USING brin (settled_at);
 
@@ -232,8 +236,9 @@ BEGIN
         FROM request r
         WHERE r.queue = p_queue AND r.entity = p_entity AND r.kind = 'create' AND r.status <> 'error'
               AND r.status = 'new' AND r.run_at IS NULL
-              AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
-                  AND (b.status = 'in-progress' OR (b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0)))
+              AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity AND b.status = 'in-progress' OFFSET 0)
+               AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
+                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
         FOR UPDATE OF r NOWAIT;
         RETURN;
     END IF;
@@ -243,10 +248,11 @@ BEGIN
     FROM (SELECT r.id, r.attempts, r.pushed_at, r.payload FROM request r
           WHERE r.queue = p_queue AND r.entity = p_entity AND r.status = 'new' AND r.kind = 'update'
                 AND coalesce(r.run_at, '-infinity') = '-infinity' -- so written, it cannot lead to request_due
+                AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity AND b.status = 'in-progress' OFFSET 0)
+               AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
+                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
                 AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
-                    AND (b.status = 'in-progress' OR (b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0)))
-                AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
-                    AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete')
+                    AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete' OFFSET 0)
           ORDER BY r.id LIMIT 5000 FOR UPDATE OF r NOWAIT) g;
 END $$;
 
@@ -270,11 +276,12 @@ BEGIN
     busy := 0;
     LOOP
         SELECT r.id, r.entity, r.kind,
-               EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity
-                   AND (b.status = 'in-progress' OR (b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0)))
+               EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity AND b.status = 'in-progress' OFFSET 0)
+               OR EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity
+                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
                OR (r.kind = 'update' AND
                    EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity
-                       AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete')) AS blocked
+                       AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete' OFFSET 0)) AS blocked
         INTO c FROM request r
         WHERE r.queue = p_queue AND r.status = 'new' AND r.run_at IS NULL AND r.id + 0 > line
               AND r.entity <> ALL (known_busy)
@@ -374,13 +381,14 @@ END $$;
 
 -- ------------------------------------------------------------------------------------------ lease mode
 
--- Up to p_groups groups in one short transaction, each with a fence and a lease, visible to all. The first
--- row carries only `line` and `busy`. Raises 55P03 as claim() does; with p_careful it takes one group.
+-- Up to p_groups groups in one short transaction, each with a fence and a lease, visible to all. The last
+-- row carries only `line` and `busy`. A row that a stranger has locked raises 55P03, here after the time-out below
+-- (cheaper than a lock in advance for each row); with p_careful it takes one group and passes over such a row.
 CREATE OR REPLACE FUNCTION :"schema".claim_lease(p_queue text, p_line bigint, p_groups integer, p_lease_ms integer,
     p_worker text, p_require_created boolean, p_careful boolean)
 RETURNS TABLE (line bigint, busy integer, ids bigint[], entity text, kind text, process uuid, fence bigint,
     work json, refuse text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET lock_timeout = '50ms'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -390,11 +398,12 @@ DECLARE
 BEGIN
     WITH c AS MATERIALIZED (
         SELECT r.id, r.entity,
-               EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity
-                   AND (b.status = 'in-progress' OR (b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0)))
+               EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity AND b.status = 'in-progress' OFFSET 0)
+               OR EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity
+                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
                OR (r.kind = 'update' AND
                    EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity
-                       AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete')) AS blocked
+                       AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete' OFFSET 0)) AS blocked
         FROM request r
         WHERE r.queue = p_queue AND r.status = 'new' AND r.run_at IS NULL AND r.id + 0 > p_line
         ORDER BY r.id + 0 LIMIT CASE WHEN p_careful THEN 1 ELSE p_groups END
@@ -438,24 +447,24 @@ BEGIN
             WHERE u.queue = p_queue AND u.entity = g.entity AND u.status = 'new' AND u.kind = 'update'
                   AND coalesce(u.run_at, '-infinity') = '-infinity'
                   AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity
-                      AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete')
-                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity
-                      AND (b.status = 'in-progress' OR (b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0)))
+                      AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete' OFFSET 0)
+                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity AND b.status = 'in-progress' OFFSET 0)
+               AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity
+                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
             UNION ALL
             SELECT u.id FROM request u
             WHERE u.queue = p_queue AND u.entity = g.entity AND u.kind = 'create' AND u.status <> 'error'
                   AND u.status = 'new' AND coalesce(u.run_at, '-infinity') = '-infinity'
-                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity
-                      AND (b.status = 'in-progress' OR (b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0)))
+                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity AND b.status = 'in-progress' OFFSET 0)
+               AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity
+                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
             ) r
         ORDER BY r.id
-    ), k AS MATERIALIZED (
-        SELECT r.id, p.fence, p.process FROM p JOIN request r ON r.id = p.id WHERE r.status = 'new' FOR UPDATE OF r NOWAIT
     ), u AS (
-        UPDATE request r SET status = 'in-progress', fence = k.fence, process = k.process, worker = p_worker,
+        UPDATE request r SET status = 'in-progress', fence = p.fence, process = p.process, worker = p_worker,
             attempts = r.attempts + 1, claimed_at = now(),
             lease_until = clock_timestamp() + make_interval(secs => p_lease_ms / 1000.0)
-        FROM k WHERE r.id = k.id
+        FROM p WHERE r.id = p.id AND r.status || '' = 'new'
         RETURNING r.id, r.entity, r.kind, r.fence, r.process, r.attempts, r.pushed_at, r.payload
     )
     SELECT NULL::bigint, NULL::integer, array_agg(u.id ORDER BY u.id), u.entity, u.kind, u.process, u.fence,
@@ -466,26 +475,32 @@ BEGIN
     FROM u GROUP BY u.fence, u.entity, u.kind, u.process ORDER BY min(u.id);
 END $$;
 
--- Settles groups by their fences: p_status is complete, error or new (again later). Returns the fences that
--- were still current; a claim that was lost changes nothing, whatever its worker found out too late.
-CREATE OR REPLACE FUNCTION :"schema".settle_lease(p_fences bigint[], p_status text[], p_outcome text[], p_error text[],
-    p_max_attempts integer, p_base_ms integer, p_max_ms integer) RETURNS SETOF bigint
+-- Settles groups: an element per group; p_ids are array literals, p_status is complete, error or new (again later).
+-- Returns the fences that were still current; a claim that was lost changes nothing, whatever its worker
+-- found out too late.
+CREATE OR REPLACE FUNCTION :"schema".settle_lease(p_ids text[], p_fences bigint[], p_status text[], p_outcome text[],
+    p_error text[], p_max_attempts integer, p_base_ms integer, p_max_ms integer) RETURNS SETOF bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     g record;
 BEGIN
-    RETURN QUERY WITH u AS (
-        UPDATE request r SET status = s.status, outcome = s.outcome, error = s.error, lease_until = NULL,
+    RETURN QUERY WITH k AS MATERIALIZED (
+        SELECT i.id, s.fence, s.status, s.outcome, s.error
+        FROM unnest(p_ids, p_fences, p_status, p_outcome, p_error) s (ids, fence, status, outcome, error)
+        CROSS JOIN LATERAL unnest(s.ids::bigint[]) i (id)
+        WHERE s.status IN ('complete', 'error')
+    ), u AS (
+        UPDATE request r SET status = k.status, outcome = k.outcome, error = k.error, lease_until = NULL,
             settled_at = clock_timestamp()
-        FROM unnest(p_fences, p_status, p_outcome, p_error) s (fence, status, outcome, error)
-        WHERE r.fence = s.fence AND r.status = 'in-progress' AND s.status IN ('complete', 'error')
+        FROM k WHERE r.id = k.id AND r.fence = k.fence AND r.status || '' = 'in-progress'
         RETURNING r.fence)
     SELECT DISTINCT u.fence FROM u;
     IF 'new' = ANY (p_status) THEN
         FOR g IN SELECT s.fence, s.error, array_agg(r.id) AS ids
-                 FROM unnest(p_fences, p_status, p_error) s (fence, status, error)
-                 JOIN request r ON r.fence = s.fence AND r.status = 'in-progress'
+                 FROM unnest(p_ids, p_fences, p_status, p_error) s (ids, fence, status, error)
+                 CROSS JOIN LATERAL unnest(s.ids::bigint[]) i (id)
+                 JOIN request r ON r.id = i.id AND r.fence = s.fence AND r.status || '' = 'in-progress'
                  WHERE s.status = 'new' GROUP BY s.fence, s.error
         LOOP
             UPDATE request SET attempts = attempts - 1 WHERE id = ANY (g.ids); -- put_back counts it again
@@ -496,14 +511,17 @@ BEGIN
 END $$;
 
 -- Gives claims back unworked (graceful stop): the attempt does not count.
-CREATE OR REPLACE FUNCTION :"schema".give_back(p_fences bigint[]) RETURNS void
+CREATE OR REPLACE FUNCTION :"schema".give_back(p_ids text[], p_fences bigint[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off AS $$
 DECLARE
     q text;
 BEGIN
-    FOR q IN WITH u AS (
-                 UPDATE request SET status = 'new', attempts = attempts - 1, lease_until = NULL
-                 WHERE fence = ANY (p_fences) AND status = 'in-progress' RETURNING queue)
+    FOR q IN WITH k AS MATERIALIZED (
+                 SELECT i.id, s.fence FROM unnest(p_ids, p_fences) s (ids, fence)
+                 CROSS JOIN LATERAL unnest(s.ids::bigint[]) i (id)
+             ), u AS (
+                 UPDATE request r SET status = 'new', attempts = r.attempts - 1, lease_until = NULL
+                 FROM k WHERE r.id = k.id AND r.fence = k.fence AND r.status || '' = 'in-progress' RETURNING r.queue)
              SELECT DISTINCT u.queue FROM u
     LOOP
         PERFORM announce(q);
@@ -511,13 +529,17 @@ BEGIN
 END $$;
 
 -- Heartbeat: prolongs the leases that are still held and returns their fences.
-CREATE OR REPLACE FUNCTION :"schema".beat(p_fences bigint[], p_lease_ms integer) RETURNS SETOF bigint
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off AS $$
-    WITH u AS (
-        UPDATE request SET lease_until = clock_timestamp() + make_interval(secs => p_lease_ms / 1000.0)
-        WHERE fence = ANY (p_fences) AND status = 'in-progress' RETURNING fence)
-    SELECT DISTINCT fence FROM u;
-$$;
+CREATE OR REPLACE FUNCTION :"schema".beat(p_ids text[], p_fences bigint[], p_lease_ms integer) RETURNS SETOF bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    RETURN QUERY WITH k AS MATERIALIZED (
+        SELECT i.id, s.fence FROM unnest(p_ids, p_fences) s (ids, fence)
+        CROSS JOIN LATERAL unnest(s.ids::bigint[]) i (id)
+    ), u AS (
+        UPDATE request r SET lease_until = clock_timestamp() + make_interval(secs => p_lease_ms / 1000.0)
+        FROM k WHERE r.id = k.id AND r.fence = k.fence AND r.status || '' = 'in-progress' RETURNING r.fence)
+    SELECT DISTINCT u.fence FROM u;
+END $$;
 
 -- --------------------------------------------------------------------------------------------- workers
 
@@ -576,7 +598,7 @@ BEGIN
 
     FOR r IN SELECT q.fence, q.worker, array_agg(q.id) AS ids FROM
                  (SELECT x.id, x.fence, x.worker FROM request x
-                  WHERE x.status = 'in-progress' AND x.fence > 0 AND x.lease_until < clock_timestamp()
+                  WHERE x.status = 'in-progress' AND x.lease_until < clock_timestamp()
                   FOR UPDATE SKIP LOCKED) q GROUP BY q.fence, q.worker
     LOOP
         UPDATE request SET attempts = attempts - 1 WHERE id = ANY (r.ids); -- put_back counts it again
@@ -595,7 +617,7 @@ BEGIN
         ORDER BY x.run_at LIMIT 1;
     END LOOP;
     SELECT least(next_ms, min(ceil(extract(epoch FROM x.lease_until - clock_timestamp()) * 1000))) INTO next_ms
-    FROM request x WHERE x.status = 'in-progress' AND x.fence > 0;
+    FROM request x WHERE x.status = 'in-progress';
     next_ms := greatest(next_ms, 0);
 END $$;
 
@@ -631,8 +653,9 @@ END $$;
 CREATE OR REPLACE FUNCTION :"schema".drained(p_queues text[]) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off AS $$
     SELECT NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues) AND r.status = 'new' AND r.run_at IS NULL)
+       AND NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues) AND r.status = 'in-progress')
        AND NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues)
-               AND (r.status = 'in-progress' OR (r.status = 'new' AND r.run_at IS NOT NULL AND r.attempts > 0)));
+                       AND r.status = 'new' AND r.run_at IS NOT NULL AND r.attempts > 0);
 $$;
 
 -- For --require-created: why the entity may not be updated, or NULL.
@@ -662,7 +685,7 @@ CREATE OR REPLACE FUNCTION :"schema".working(p_queue text DEFAULT NULL)
 RETURNS TABLE (id bigint, queue text, entity text, kind text, mode text, process uuid, worker text, age interval)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
     SELECT r.id, r.queue, r.entity, r.kind, 'lease', r.process, r.worker, clock_timestamp() - r.claimed_at
-    FROM request r WHERE r.status = 'in-progress' AND r.fence > 0 AND (p_queue IS NULL OR r.queue = p_queue)
+    FROM request r WHERE r.status = 'in-progress' AND (p_queue IS NULL OR r.queue = p_queue)
     UNION ALL
     SELECT r.id, r.queue, r.entity, r.kind, 'transaction', NULL, coalesce(a.application_name, '') || ' pid ' || k.pid,
            clock_timestamp() - a.xact_start
@@ -733,7 +756,7 @@ BEGIN
              AND r.kind = 'create' AND r.status <> 'error')
         UNION ALL
         (SELECT * FROM request r WHERE r.queue = p_queue AND r.entity = p_entity AND r.status = 'in-progress'
-             AND r.fence > 0 AND r.kind = 'update')) h
+             AND r.kind = 'update')) h
     ORDER BY h.id DESC LIMIT p_limit;
 END $$;
 

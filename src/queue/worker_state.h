@@ -18,9 +18,9 @@
     X(settle, "settle($1, $2, $3, $4, $5, $6, $7, $8)")                                        \
     X(again, "again($1, $2, $3, $4, $5, $6)")                                                  \
     X(claim_lease, "claim_lease($1, $2, $3, $4, $5, $6, $7)")                                  \
-    X(settle_lease, "settle_lease($1, $2, $3, $4, $5, $6, $7)")                                \
-    X(give_back, "give_back($1)")                                                              \
-    X(beat, "beat($1, $2)")
+    X(settle_lease, "settle_lease($1, $2, $3, $4, $5, $6, $7, $8)")                            \
+    X(give_back, "give_back($1, $2)")                                                          \
+    X(beat, "beat($1, $2, $3)")
 
 struct worker_sql {
 #define X(name, text) char *name;
