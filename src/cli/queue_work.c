@@ -83,6 +83,7 @@ static bool take_options(struct cli *c, struct worker_options *o)
     b->drain = cli_given(c, "drain");
     b->require_created = cli_given(c, "require-created");
     o->persistent = cli_given(c, "persistent");
+    o->verbose = cli_given(c, "verbose");
     o->argv = c->tail;
     return take_mode(c, &b->mode) &&
            take_range(c, "concurrency", WORKER_SLOTS_MAX, &b->concurrency) &&
@@ -107,7 +108,7 @@ static int run_work(struct cli *c)
         return CLI_USAGE;
     if (!command_exists(c->tail[0]))
         return cli_error(CLI_FAILED, "%s: command not found; nothing was claimed", c->tail[0]);
-    if (cli_given(c, "verbose"))
+    if (o.verbose)
         log_set_level(LOG_DEBUG);
     for (; o.n_queue < c->n_words; o.n_queue++)
         if (!take_queue(c, c->words[o.n_queue], &o.queues[o.n_queue]))

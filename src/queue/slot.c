@@ -234,6 +234,7 @@ static void on_up(void *arg)
 {
     struct slot *s = arg;
     pg_set_sticky(s->pg, s->w->listening);
+    worker_verbose(s->w, s->pg);
     if (s->group)
         return; /* its command is being killed; on_done() goes on */
     s->state = SLOT_IDLE;

@@ -135,6 +135,14 @@ void worker_maybe_close(struct worker *w)
         uv_close(handles[i], NULL);
 }
 
+void worker_verbose(struct worker *w, struct pg *pg)
+{
+    if (!w->o->verbose)
+        return;
+    pg_send(pg, "SET client_min_messages = debug1", 0, NULL, NULL, NULL);
+    pg_sync(pg);
+}
+
 static void kill_all(struct worker *w)
 {
     w->killed = true;

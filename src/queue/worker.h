@@ -43,6 +43,7 @@ struct worker_options {
     size_t n_queue;
     char *const *argv; /* the command; NULL: fn */
     bool persistent;
+    bool verbose;        /* the database tells which rows it passes over */
     unsigned timeout_ms; /* of a group; 0: none */
     unsigned grace_ms;   /* after SIGTERM for what is being worked on; 0: until it is done */
     unsigned poll_ms;    /* > 0: no LISTEN, no prepared statements: behind a pooler */
