@@ -320,6 +320,8 @@ void opgen_next(struct opgen *g, bool read, struct op *ret_op)
         op->account = SLICE("default");
         op->ns = spaces[choice_below(g->c, g->spaces)];
         op->asker = choice_one_in(g->c, 20) ? 0 : g->asker;
+        if (read && choice_below(g->c, 3) == 0) /* a read may be ahead of the last write */
+            op->now_ms += choice_of(g->c, ttls);
         if ((op->kind >= OP_ACQUIRE && op->kind <= OP_CANCEL) || op->kind == OP_CHECK ||
             op->kind == OP_SHOW)
             fill_lock_op(g, op);
