@@ -4,7 +4,7 @@
 #   make serve      install what is needed, build, start a server on 127.0.0.1:7117
 #   make test       install what is needed, build, run every test; last line "N passed, N failed"
 #   make check | unit | model | fuzz-short | e2e | tidy    the parts of it
-#   make fuzz | soak | bench    long runs, by hand
+#   make fuzz | soak | bench | mutants    long runs, by hand
 #   make install    binary, library, header, man pages, completions to DESTDIR/PREFIX
 #
 # VARIANT = release (default) | debug | asan | tsan | fuzz, each in build/$(VARIANT)/.
@@ -130,6 +130,9 @@ check unit model e2e fuzz-short tidy fuzz soak:
 
 bench:
 	@bench/run
+
+mutants:
+	@tools/mutants.sh
 
 PREFIX  ?= /usr/local
 VERSION := $(shell sed -n 's/^\#define BELAY_VERSION *"\(.*\)"/\1/p' include/belay.h)
