@@ -148,7 +148,7 @@ static bool read_keys(struct top_view *v)
         if (keys[i] == '\033' && i + 2 < n && keys[i + 1] == '[') {
             char arrow = keys[i + 2];
             i += 2;
-            if (!top_key(v, arrow == 'A' ? 'k' : arrow == 'B' ? 'j' : '\0'))
+            if (!top_key(v, (char)(arrow == 'A' ? 'k' : arrow == 'B' ? 'j' : '\0')))
                 return false;
             continue;
         }

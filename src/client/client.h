@@ -173,6 +173,7 @@ int flight_begin(struct belay *b); /* a blocking call begins; BELAY_E_USAGE insi
 void lease_attached(struct belay *b);
 void lease_session_over(struct belay *b, int why);
 void lease_step(struct belay *b);
+void lease_gone(struct belay *b, struct slice name, uint64_t fence); /* the server says so */
 int64_t lease_due_ms(const struct belay *b);
 int lease_keep(struct belay *b, const char *name, uint64_t fence, int64_t ttl_ms,
                int64_t sent_ms);

@@ -187,8 +187,28 @@ static struct reply *late_answer(struct arena *a, const struct reply *r)
     return reply_text(a, list, NULL, part[5]->text) ? list : NULL;
 }
 
+/* What an attached session lost is told at once: a lock (>[broken|expired, name, fence, ...]),
+ * or everything (>[session-ended, id, ...]). False: the push says something else. */
+static bool push_lost(struct belay *b, const struct reply *r)
+{
+    const struct reply *name = r->first->next, *fence = name->next;
+    struct slice word = r->first->text;
+    if (slice_eq(word, SLICE("session-ended"))) {
+        if (slice_eq(name->text, slice_str(b->session)))
+            lease_session_over(b, BELAY_E_LOST);
+        return true;
+    }
+    if (slice_eq(word, SLICE("broken")) || slice_eq(word, SLICE("expired"))) {
+        lease_gone(b, name->text, (uint64_t)fence->number);
+        return true;
+    }
+    return slice_eq(word, SLICE("overdue"));
+}
+
 static void push_acquired(struct belay *b, const struct reply *r)
 {
+    if (push_lost(b, r))
+        return;
     const struct reply *ticket = r->first->next->next->next;
     struct flight *c = list_take_ticket(&b->parked, (uint64_t)ticket->number);
     if (!c)

@@ -123,6 +123,16 @@ void lease_drop(struct belay *b, const char *name, uint64_t fence)
     }
 }
 
+void lease_gone(struct belay *b, struct slice name, uint64_t fence)
+{
+    for (struct hold *h = b->holds; h; h = h->next) {
+        if (h->dead || h->fence != fence || !slice_eq(slice_str(h->name), name))
+            continue;
+        hold_lost(b, h, BELAY_E_STALE);
+        return;
+    }
+}
+
 void lease_refence(struct belay *b, const char *name, uint64_t old, uint64_t fence)
 {
     for (struct hold *h = b->holds; h; h = h->next)

@@ -475,7 +475,7 @@ struct reply *answer_push(const struct event *ev, struct arena *a)
 {
     struct reply *r = reply_new(a, REPLY_PUSH);
     reply_text(a, r, NULL, status_of(ev));
-    reply_text(a, r, NULL, ev->name);
+    reply_text(a, r, NULL, ev->kind == EVENT_SESSION_ENDED ? ev->session : ev->name);
     reply_int(a, r, NULL, (int64_t)ev->fence);
     reply_int(a, r, NULL, (int64_t)ev->ticket);
     reply_int(a, r, NULL, ev->forever ? -1 : (int64_t)ev->expires_in_ms);

@@ -1,14 +1,20 @@
 /* attach.c - sessions tied to a connection: the server keeps them alive with one op for all of
- * them, and lets them go when the connection closes. */
+ * them, lets them go when the connection closes, and tells the connection what they lost. */
+#include "base/hash.h"
 #include "base/mem.h"
+#include "command/answer.h"
+#include "proto/resp.h"
 #include "server/state.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
 
 enum { KEEP_MIN_MS = 50, KEEP_MAX_MS = 20000 };
 
 struct attached {
-    struct attached *next;
+    struct attached *next; /* of its connection */
+    struct map_node node;  /* of the server, by id */
+    struct conn *conn;
     uint64_t ttl_ms;
     size_t len;
     char id[];
@@ -20,17 +26,59 @@ static uint64_t period_of(uint64_t ttl_ms)
     return third < KEEP_MIN_MS ? KEEP_MIN_MS : third > KEEP_MAX_MS ? KEEP_MAX_MS : third;
 }
 
+void attach_init(struct server *s)
+{
+    list_init(&s->keepers);
+    ssize_t got = getrandom(&s->attach_key, sizeof s->attach_key, 0);
+    BELAY_CHECK(got == (ssize_t)sizeof s->attach_key); /* ids come from the network */
+}
+
+static bool same_id(struct map_node *node, const void *key)
+{
+    const struct attached *one = map_item(node, struct attached, node);
+    return slice_eq(slice_of(one->id, one->len), *(const struct slice *)key);
+}
+
+static uint64_t hash_id(const struct server *s, struct slice id)
+{
+    return hash_bytes(&s->attach_key, id.data, id.len);
+}
+
+static struct attached *find(struct server *s, struct slice id)
+{
+    struct map_node *node = map_find(&s->attached, hash_id(s, id), same_id, &id);
+    return node ? map_item(node, struct attached, node) : NULL;
+}
+
+/* Takes it out of everything, but does not free it. */
+static void unlink_one(struct attached *one)
+{
+    struct conn *c = one->conn;
+    struct attached **at = &c->sessions;
+    while (*at != one)
+        at = &(*at)->next;
+    *at = one->next;
+    map_remove(&c->server->attached, &one->node);
+    if (--c->sessions_n == 0)
+        list_remove(&c->keeper);
+}
+
 void attach_add(struct conn *c, struct slice session, uint64_t ttl_ms)
 {
     struct server *s = c->server;
     uint64_t due = uv_now(&s->loop) + period_of(ttl_ms);
-    for (const struct attached *it = c->sessions; it; it = it->next) {
-        if (slice_eq(slice_of(it->id, it->len), session))
-            return;
+    struct attached *before = find(s, session);
+    if (before && before->conn == c)
+        return;
+    if (before) { /* it has moved here: the other connection may close without ending it */
+        unlink_one(before);
+        free(before);
     }
     struct attached *one = mem_alloc(sizeof *one + session.len);
     one->next = c->sessions;
+    one->conn = c;
     one->ttl_ms = ttl_ms;
+    map_add(&s->attached, &one->node, hash_id(s, session));
     one->len = session.len;
     memcpy(one->id, session.data, session.len);
     c->sessions = one;
@@ -44,17 +92,41 @@ void attach_add(struct conn *c, struct slice session, uint64_t ttl_ms)
 void attach_drop_all(struct conn *c)
 {
     struct attached *one;
-    list_remove(&c->keeper);
     while ((one = c->sessions) != NULL) {
+        unlink_one(one); /* first: the op may end the session before it returns */
         struct op op = {.kind = OP_SESSION_DETACH,
                         .account = SLICE("default"),
                         .session = slice_of(one->id, one->len),
                         .target = c->target};
         engine_submit(c->server->engine, &op, NULL);
-        c->sessions = one->next;
         free(one);
     }
-    c->sessions_n = 0;
+}
+
+static void push(struct conn *c, const struct event *ev)
+{
+    struct arena a = {0}; /* the server's may hold an answer that is being written */
+    if (c->door != DOOR_RESP || c->resp != 3)
+        return;
+    conn_use_out(c);
+    resp_write(&c->out, answer_push(ev, &a), c->resp);
+    conn_dirty(c);
+    arena_done(&a);
+}
+
+void attach_news(struct server *s, const struct event *ev)
+{
+    bool lost =
+        ev->kind == EVENT_EXPIRED || ev->kind == EVENT_BROKEN || ev->kind == EVENT_OVERDUE;
+    bool over = ev->kind == EVENT_SESSION_ENDED;
+    struct attached *one = ev->session.len && (lost || over) ? find(s, ev->session) : NULL;
+    if (!one)
+        return;
+    push(one->conn, ev);
+    if (over) {
+        unlink_one(one);
+        free(one);
+    }
 }
 
 static void keep_batch(struct server *s, const struct slice *ids, size_t n)

@@ -138,6 +138,9 @@ static void count_news(struct watcher *w)
     const struct event *ev;
     if (feed_get(s->feed, feed_next(s->feed) - 1, &ev) == BELAY_OK)
         s->metrics.news[ev->kind]++;
+    else
+        return;
+    attach_news(s, ev);
 }
 
 /* --- once a second ---
@@ -305,6 +308,7 @@ static void release(struct server *s)
     engine_close(s->engine);
     host_close(s->host);
     feed_close(s->feed);
+    map_done(&s->attached);
     scripts_close(s->scripts);
     arena_done(&s->request_arena);
     arena_done(&s->reply_arena);
@@ -342,7 +346,7 @@ int server_run(const struct server_config *config)
     list_init(&s->dirty);
     list_init(&s->timed);
     list_init(&s->silent);
-    list_init(&s->keepers);
+    attach_init(s);
     (void)signal(SIGPIPE, SIG_IGN);
     open_handles(s);
     s->max_conns = allowed_connections(config->max_connections);

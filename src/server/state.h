@@ -12,7 +12,9 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "command/answer.h"
 #include "command/command.h"
 #include "engine/engine.h"
@@ -60,6 +62,8 @@ struct server {
     struct buf spare[SERVER_SPARE_BUFFERS];
     size_t n_spare;
     struct list keepers; /* connections with attached sessions */
+    struct map attached; /* those sessions by id */
+    struct hash_key attach_key;
     uint64_t keep_at_ms;
     struct watcher counter; /* counts news */
     struct metrics metrics;
@@ -148,8 +152,11 @@ bool watch_pump(struct conn *c);
 void watch_heartbeat(struct conn *c, uint64_t now_ms);
 
 /* attach.c */
+void attach_init(struct server *s);
 void attach_add(struct conn *c, struct slice session, uint64_t ttl_ms);
 void attach_drop_all(struct conn *c);
+/* A lock of an attached session was lost, or the session is over: its connection is told. */
+void attach_news(struct server *s, const struct event *ev);
 uint64_t attach_keep(struct server *s, uint64_t now_ms); /* ms until it wants to run again */
 
 /* guard.c */

@@ -114,7 +114,8 @@ def encode(*words):
 
 class Server:
     def __init__(self, *args, port=0, env=None):
-        self.args = [BELAY, "serve", "--memory", "--listen", "127.0.0.1:%d" % port, *args]
+        engine = [] if "--data" in args else ["--memory"]
+        self.args = [BELAY, "serve", *engine, "--listen", "127.0.0.1:%d" % port, *args]
         self.process = subprocess.Popen(
             self.args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
         line = self.process.stdout.readline().decode()
