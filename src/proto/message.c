@@ -56,7 +56,7 @@ static struct reply *add_new(struct arena *a, struct reply *map, const char *key
 struct reply *reply_text(struct arena *a, struct reply *map, const char *key, struct slice text)
 {
     struct reply *r = add_new(a, map, key, REPLY_TEXT);
-    if (r)
+    if (r && text.data) /* an absent text is an empty one */
         r->text = text;
     return r;
 }
