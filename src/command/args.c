@@ -174,7 +174,7 @@ static struct reply *read_positions(const struct params *ps, const struct slice 
             if (n - at > info->max)
                 return reply_error(a, BELAY_ERR_LIMIT, "at most %llu of %s, not %zu",
                                    (unsigned long long)info->max, info->shown, n - at);
-            ret->rest = words + at;
+            ret->rest = at ? words + at : words;
             ret->n_rest = n - at;
             ret->have |= 1ULL << *p;
             at = n;

@@ -149,8 +149,9 @@ static void read_resp(struct call *c)
                       args_quote(c->arena, req->verb));
         return;
     }
-    struct reply *fail = args_from_words(&c->command->params, req->words + skip,
-                                         req->n_words - skip, c->arena, &c->args);
+    struct reply *fail =
+        args_from_words(&c->command->params, skip ? req->words + skip : req->words,
+                        req->n_words - skip, c->arena, &c->args);
     if (fail)
         call_answer(c, fail);
     else
