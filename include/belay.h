@@ -236,23 +236,6 @@ BELAY_API int belay_list(struct belay *b, const char *prefix, const char *after,
 /* The operator's forced unlock. *ret_count (may be NULL): holders that lost it. */
 BELAY_API int belay_break(struct belay *b, const char *name, int64_t *ret_count);
 
-/* ---- transactions --------------------------------------------------------------------------
- */
-
-struct belay_txn {
-    bool ok;            /* every statement was carried out; else none was */
-    const char *cause;  /* not ok: "statement", "requirements", "session"; else "" */
-    const char *failed; /* which statement, "1:/AssertOp/"; else "" */
-    int64_t uptime_s;   /* of the server */
-    const struct belay_reply *data; /* list of [name, value as JSON text] that were selected */
-};
-
-/* Statements over variables and locks, all or none. `json` is the body that the HTTP door
- * takes:
- * {"session":"...","statements":[...]} (docs/PROTOCOL.md); the session of the handle is
- * belay_session_id(). A transaction that was not ok is an answer, not a failure. */
-BELAY_API int belay_txn(struct belay *b, const char *json, struct belay_txn *ret_t);
-
 /* ---- namespaces ----------------------------------------------------------------------------
  */
 

@@ -399,30 +399,6 @@ int belay_break(struct belay *b, const char *name, int64_t *ret_count)
     return call_number(b, &c, ret_count);
 }
 
-/* ---- transactions ---------------------------------------------------------------------- */
-
-int belay_txn(struct belay *b, const char *json, struct belay_txn *ret_t)
-{
-    const struct belay_reply *r = NULL;
-    if (!json || !json[0])
-        return client_fail(b, BELAY_E_USAGE, "a transaction needs its JSON");
-    int err = belay_call(b, &r, "TXN", json, NULL);
-    if (err != BELAY_E_OK)
-        return err;
-    const char *status = belay_text(belay_at(r, 0), NULL);
-    const struct belay_reply *data = belay_at(r, r->count ? r->count - 1 : 0);
-    if (!status || !data || data->kind != BELAY_LIST)
-        return client_fail(b, BELAY_E_PROTOCOL, "the answer is none of a transaction");
-    *ret_t = (struct belay_txn){
-        .ok = strcmp(status, "ok") == 0,
-        .failed = belay_text(belay_at(r, 1), ""),
-        .cause = belay_text(belay_at(r, 2), ""),
-        .uptime_s = belay_int(belay_at(r, 3), 0),
-        .data = data,
-    };
-    return BELAY_E_OK;
-}
-
 /* ---- namespaces ------------------------------------------------------------------------ */
 
 int belay_namespace_create(struct belay *b, const char *ns, const char *description)

@@ -52,6 +52,8 @@ class Resp:
             return Error(rest.decode())
         if kind == b":":
             return int(rest)
+        if kind == b",":
+            return float(rest)
         if kind == b"_":
             return None
         if kind == b"#":
