@@ -142,7 +142,7 @@ install: all
 	install -d $(DEST)/bin $(DEST)/lib/pkgconfig $(DEST)/include $(DEST)/share/man/man1 \
 	    $(DEST)/share/bash-completion/completions $(DEST)/share/zsh/site-functions
 	install build/belay $(DEST)/bin/belay
-	install -m 644 include/belay.h $(DEST)/include/belay.h
+	install -m 644 include/belay.h include/belay_txn.h $(DEST)/include/
 	install -m 644 $(OUT)/libbelay.a $(DEST)/lib/libbelay.a
 	install -m 755 $(OUT)/libbelay.so $(DEST)/lib/libbelay.so.$(VERSION)
 	ln -sf libbelay.so.$(VERSION) $(DEST)/lib/libbelay.so.0

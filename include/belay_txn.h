@@ -1,7 +1,6 @@
 /* belay_txn.h - transactions over variables and locks, written as they are thought.
  *
- *   struct belay_txn_result r;
- *   int err = belay_txn(b, &(struct belay_txn){
+ *   const struct belay_txn mds_enter = {
  *       .description = "MDS Entry for Zak Pak@'Cherry Grove'",
  *       .min_trust = 0.5,
  *       .statements = belay_statements(
@@ -9,7 +8,9 @@
  *           belay_assert(belay_not(belay_exists("MDS-Review", "CGROVE-35", "R-45899"))),
  *           belay_assert(belay_set("MDS-Entry", "CGROVE-35", "R-45899",
  *                                  .allow_duplicates = true))),
- *   }, &r);
+ *   };
+ *   struct belay_txn_result r;
+ *   int err = belay_txn(b, &mds_enter, &r);
  *   if (err == BELAY_E_OK && r.status == BELAY_TXN_ERROR)
  *       printf("not now: %s\n", r.failed);                        // 1:/AssertOp/
  *

@@ -32,48 +32,41 @@ static void tell(struct belay *b, const char *what, int err, const struct belay_
 static void enter(struct belay *b)
 {
     struct belay_txn_result r;
-    int err = belay_txn(
-        b,
-        &(struct belay_txn){
-            .description = "MDS Entry for Zak Pak@'Cherry Grove'",
-            .min_trust = 0,
-            .statements = belay_statements(
-                belay_assert(belay_not(belay_exists("Month-End", "CGROVE-35"))),
-                belay_assert(belay_not(belay_exists("MDS-Review", "CGROVE-35", "R-45899"))),
-                belay_assert(belay_set("MDS-Entry", "CGROVE-35", "R-45899",
-                                       .allow_duplicates = true))),
-        },
-        &r);
+    const struct belay_txn txn = {
+        .description = "MDS Entry for Zak Pak@'Cherry Grove'",
+        .statements = belay_statements(
+            belay_assert(belay_not(belay_exists("Month-End", "CGROVE-35"))),
+            belay_assert(belay_not(belay_exists("MDS-Review", "CGROVE-35", "R-45899"))),
+            belay_assert(
+                belay_set("MDS-Entry", "CGROVE-35", "R-45899", .allow_duplicates = true))),
+    };
+    int err = belay_txn(b, &txn, &r);
     tell(b, "enter", err, &r);
 }
 
 static void review(struct belay *b)
 {
     struct belay_txn_result r;
-    int err = belay_txn(
-        b,
-        &(struct belay_txn){
-            .description = "MDS Review for Zak Pak@'Cherry Grove'",
-            .statements = belay_statements(
-                belay_assert(belay_not(belay_exists("Month-End", "CGROVE-35"))),
-                belay_assert(belay_not(belay_exists("MDS-Entry", "CGROVE-35", "R-45899"))),
-                belay_assert(belay_set("MDS-Review", "CGROVE-35", "R-45899"))),
-        },
-        &r);
+    const struct belay_txn txn = {
+        .description = "MDS Review for Zak Pak@'Cherry Grove'",
+        .statements = belay_statements(
+            belay_assert(belay_not(belay_exists("Month-End", "CGROVE-35"))),
+            belay_assert(belay_not(belay_exists("MDS-Entry", "CGROVE-35", "R-45899"))),
+            belay_assert(belay_set("MDS-Review", "CGROVE-35", "R-45899"))),
+    };
+    int err = belay_txn(b, &txn, &r);
     tell(b, "review", err, &r);
 }
 
 static void finish(struct belay *b, const char *table)
 {
     struct belay_txn_result r;
-    int err = belay_txn(
-        b,
-        &(struct belay_txn){
-            .description = "done",
-            .statements = belay_statements(
-                belay_anyway(belay_delete(table, "CGROVE-35", "R-45899"))),
-        },
-        &r);
+    const struct belay_txn txn = {
+        .description = "done",
+        .statements =
+            belay_statements(belay_anyway(belay_delete(table, "CGROVE-35", "R-45899"))),
+    };
+    int err = belay_txn(b, &txn, &r);
     tell(b, "finish", err, &r);
 }
 
@@ -81,21 +74,19 @@ static void finish(struct belay *b, const char *table)
 static void everything(struct belay *b)
 {
     struct belay_txn_result r;
-    int err = belay_txn(
-        b,
-        &(struct belay_txn){
-            .statements = belay_statements(
-                belay_block(belay_if(belay_true(), belay_select_constant("c", "a \"quote\""),
-                                     belay_abort()),
-                            belay_if(belay_false(), belay_abort(), NULL)),
-                belay_select_operator("o", belay_xor(belay_and(belay_true(), belay_false()),
-                                                     belay_or(belay_true(), belay_false()))),
-                belay_assert(belay_set("T", "k", .json = "{\"n\": 1.50}", .ttl_ms = 5000)),
-                belay_select("x", "T", "k", .with_this_session = true),
-                belay_assert(belay_lock("facility", .mode = BELAY_SHARED, .into = "fence")),
-                belay_assert(belay_lock("beds", .of = 3)), belay_assert(belay_unlock("beds"))),
-        },
-        &r);
+    const struct belay_txn txn = {
+        .statements = belay_statements(
+            belay_block(belay_if(belay_true(), belay_select_constant("c", "a \"quote\""),
+                                 belay_abort()),
+                        belay_if(belay_false(), belay_abort(), NULL)),
+            belay_select_operator("o", belay_xor(belay_and(belay_true(), belay_false()),
+                                                 belay_or(belay_true(), belay_false()))),
+            belay_assert(belay_set("T", "k", .json = "{\"n\": 1.50}", .ttl_ms = 5000)),
+            belay_select("x", "T", "k", .with_this_session = true),
+            belay_assert(belay_lock("facility", .mode = BELAY_SHARED, .into = "fence")),
+            belay_assert(belay_lock("beds", .of = 3)), belay_assert(belay_unlock("beds"))),
+    };
+    int err = belay_txn(b, &txn, &r);
     tell(b, "everything", err, &r);
     if (err == BELAY_E_OK && r.status == BELAY_TXN_OK)
         printf("c=%s o=%s fence is a number: %d\n", belay_txn_value(&r, "c"),
@@ -121,14 +112,12 @@ int main(int argc, char **argv)
     review(u3);
     belay_close(u2); /* its session ends with it, and its entry with the session */
     struct belay_txn_result r;
-    int err = belay_txn(
-        u3,
-        &(struct belay_txn){
-            .wait_ms = 10000,
-            .statements = belay_statements(
-                belay_assert(belay_not(belay_exists("MDS-Entry", "CGROVE-35", "R-45899")))),
-        },
-        &r);
+    const struct belay_txn txn = {
+        .wait_ms = 10000,
+        .statements = belay_statements(
+            belay_assert(belay_not(belay_exists("MDS-Entry", "CGROVE-35", "R-45899")))),
+    };
+    int err = belay_txn(u3, &txn, &r);
     tell(u3, "all gone", err, &r);
     review(u3);
     everything(u3);
