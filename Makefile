@@ -50,13 +50,14 @@ CLIENT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard src/client/*.c src/proto/resp
 TESTS := $(patsubst %.c,$(OUT)/%,$(wildcard tests/unit/test_*.c))
 MODEL := $(patsubst %.c,$(OUT)/%,$(wildcard tests/model/model_*.c))
 SIM   := $(OUT)/tests/sim/sim
+HISTORY := $(OUT)/tests/faults/history
 FUZZ  := $(patsubst %.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))
 # What tests share: linked into every unit, model and fuzz test that needs it.
 SUPPORT := $(OUT)/libsupport.a
 SUPPORT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/support/*.c))
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard bench/bench_*.c))
 
-all: build/belay lib
+all: build/belay lib $(HISTORY)
 
 build/belay: $(OUT)/belay
 	@cp -f $< $@.new && mv -f $@.new $@
@@ -102,6 +103,9 @@ $(TESTS): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 
 $(MODEL) $(BENCH): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+$(HISTORY): $(OUT)/tests/faults/history.o
+	$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
 
 $(SIM): $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/sim/*.c)) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@

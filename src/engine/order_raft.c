@@ -218,8 +218,8 @@ static void pump_forward(struct replica *r, uint64_t leader)
         msg.data = buf_slice(&data);
         order_send(o, leader, &msg);
         buf_done(&data);
+        r->sent_ms = order_now(o);
     }
-    r->sent_ms = order_now(o);
 }
 
 static void forwarded(struct replica *r, const struct wire *msg)

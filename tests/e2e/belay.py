@@ -29,8 +29,8 @@ class Push(list):
 
 
 class Resp:
-    def __init__(self, port, version=2):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+    def __init__(self, port, version=2, host="127.0.0.1"):
+        self.sock = socket.create_connection((host, port), timeout=WAIT_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.sock.makefile("rb")
         self.pushes = []

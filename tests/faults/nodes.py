@@ -16,6 +16,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from belay import BELAY, WAIT_S, Error, Resp  # noqa: E402
 
 
+ROOT_HISTORY = os.environ.get("BELAY_HISTORY", os.path.join(
+    os.path.dirname(BELAY), "release", "tests", "faults", "history"))
+
+
 def free_ports(n):
     socks = [socket.socket() for _ in range(n)]
     for s in socks:
