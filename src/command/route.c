@@ -88,6 +88,30 @@ static struct reply *read_path(const struct command *cmd, const struct segments 
     return NULL;
 }
 
+/* RFC 9110: a 405 names what the path does take. */
+static struct reply *fail_method(const struct request *req, struct buf *allowed,
+                                 struct arena *a)
+{
+    struct buf header = {0};
+    struct reply *r = reply_error(a, BELAY_ERR_METHOD, "this path takes %s, not %s",
+                                  buf_cstr(allowed), args_quote(a, req->verb));
+    buf_printf(&header, "Allow: %s\r\n", buf_cstr(allowed));
+    r->headers = arena_copy(a, buf_slice(&header));
+    buf_done(&header);
+    return r;
+}
+
+static void put_methods(struct buf *out, const char *methods)
+{
+    buf_put_str(out, buf_len(out) ? ", " : "");
+    for (; *methods; methods++) {
+        if (*methods == '|')
+            buf_put_str(out, ", ");
+        else
+            buf_put_byte(out, *methods);
+    }
+}
+
 const struct command *route_find(const struct request *req, struct arena *a,
                                  struct args *ret_args, struct reply **ret_fail)
 {
@@ -102,13 +126,12 @@ const struct command *route_find(const struct request *req, struct arena *a,
         if (has_method(cmd->method, req->verb))
             found = cmd;
         else
-            buf_printf(&allowed, "%s%s", buf_len(&allowed) ? ", " : "", cmd->method);
+            put_methods(&allowed, cmd->method);
     }
     if (found)
         *ret_fail = read_path(found, &path, a, ret_args);
     else if (buf_len(&allowed))
-        *ret_fail = reply_error(a, BELAY_ERR_METHOD, "this path takes %s, not %s",
-                                buf_cstr(&allowed), args_quote(a, req->verb));
+        *ret_fail = fail_method(req, &allowed, a);
     else
         *ret_fail =
             reply_error(a, BELAY_ERR_UNKNOWN, "no such path: %s", args_quote(a, req->path));

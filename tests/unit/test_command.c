@@ -499,7 +499,7 @@ static void glock_paths_become_ops(void **state)
         {"DELETE /locks/l/-1", "=> 400 {\"error\":\"fence not an integer\"}"},
         {"DELETE /locks/l", "=> 400 {\"error\":\"fence missing or empty\"}"},
         {"POST /locks/l?x=1", "=> 400 {\"error\":\"unknown query parameter 'x'\"}"},
-        {"GET /locks/l", "-METHOD this path takes POST|PUT, DELETE, not 'GET'"},
+        {"GET /locks/l", "-METHOD this path takes POST, PUT, DELETE, not 'GET'"},
     };
     CHECK_ROWS(rows, "application/x-www-form-urlencoded");
 }
