@@ -86,67 +86,67 @@ enum member_type { TYPE_TEXT, TYPE_VALUE, TYPE_FLAG, TYPE_NUMBER, TYPE_MODE };
 struct member {
     const char *name;
     enum member_type type;
+    bool needed;
     size_t offset; /* in struct program_var or program_lock */
     uint64_t flag; /* TYPE_FLAG: a bit of program_var.flags; else: the largest number */
-    bool needed;
 };
 
 #define VAR(field)  offsetof(struct program_var, field)
 #define LOCK(field) offsetof(struct program_lock, field)
 
 static const struct member exists_members[] = {
-    {"table", TYPE_TEXT, VAR(table), 0, true},
-    {"key", TYPE_TEXT, VAR(key), 0, true},
-    {"value", TYPE_VALUE, VAR(value), 0, false},
-    {"ignore_this_session", TYPE_FLAG, VAR(flags), VAR_IGNORE_THIS_SESSION, false},
-    {NULL, TYPE_TEXT, 0, 0, false},
+    {"table", TYPE_TEXT, true, VAR(table), 0},
+    {"key", TYPE_TEXT, true, VAR(key), 0},
+    {"value", TYPE_VALUE, false, VAR(value), 0},
+    {"ignore_this_session", TYPE_FLAG, false, VAR(flags), VAR_IGNORE_THIS_SESSION},
+    {NULL, TYPE_TEXT, false, 0, 0},
 };
 static const struct member set_members[] = {
-    {"table", TYPE_TEXT, VAR(table), 0, true},
-    {"key", TYPE_TEXT, VAR(key), 0, true},
-    {"value", TYPE_VALUE, VAR(value), 0, false},
-    {"description", TYPE_TEXT, VAR(description), 0, false},
-    {"ttl_ms", TYPE_NUMBER, VAR(ttl_ms), LIMIT_TTL_MS, false},
-    {"allow_duplicates", TYPE_FLAG, VAR(flags), VAR_ALLOW_DUPLICATES, false},
-    {"respect_exclusive", TYPE_FLAG, VAR(flags), VAR_RESPECT_EXCLUSIVE, false},
-    {NULL, TYPE_TEXT, 0, 0, false},
+    {"table", TYPE_TEXT, true, VAR(table), 0},
+    {"key", TYPE_TEXT, true, VAR(key), 0},
+    {"value", TYPE_VALUE, false, VAR(value), 0},
+    {"description", TYPE_TEXT, false, VAR(description), 0},
+    {"ttl_ms", TYPE_NUMBER, false, VAR(ttl_ms), LIMIT_TTL_MS},
+    {"allow_duplicates", TYPE_FLAG, false, VAR(flags), VAR_ALLOW_DUPLICATES},
+    {"respect_exclusive", TYPE_FLAG, false, VAR(flags), VAR_RESPECT_EXCLUSIVE},
+    {NULL, TYPE_TEXT, false, 0, 0},
 };
 static const struct member delete_members[] = {
-    {"table", TYPE_TEXT, VAR(table), 0, true},
-    {"key", TYPE_TEXT, VAR(key), 0, true},
-    {"value", TYPE_VALUE, VAR(value), 0, false},
-    {NULL, TYPE_TEXT, 0, 0, false},
+    {"table", TYPE_TEXT, true, VAR(table), 0},
+    {"key", TYPE_TEXT, true, VAR(key), 0},
+    {"value", TYPE_VALUE, false, VAR(value), 0},
+    {NULL, TYPE_TEXT, false, 0, 0},
 };
 static const struct member select_members[] = {
-    {"into", TYPE_TEXT, VAR(into), 0, true},
-    {"table", TYPE_TEXT, VAR(table), 0, true},
-    {"key", TYPE_TEXT, VAR(key), 0, true},
-    {"ignore_this_session", TYPE_FLAG, VAR(flags), VAR_IGNORE_THIS_SESSION, false},
-    {"abort_if_not_found", TYPE_FLAG, VAR(flags), VAR_ABORT_IF_NOT_FOUND, false},
-    {"many", TYPE_FLAG, VAR(flags), VAR_MANY, false},
-    {NULL, TYPE_TEXT, 0, 0, false},
+    {"into", TYPE_TEXT, true, VAR(into), 0},
+    {"table", TYPE_TEXT, true, VAR(table), 0},
+    {"key", TYPE_TEXT, true, VAR(key), 0},
+    {"ignore_this_session", TYPE_FLAG, false, VAR(flags), VAR_IGNORE_THIS_SESSION},
+    {"abort_if_not_found", TYPE_FLAG, false, VAR(flags), VAR_ABORT_IF_NOT_FOUND},
+    {"many", TYPE_FLAG, false, VAR(flags), VAR_MANY},
+    {NULL, TYPE_TEXT, false, 0, 0},
 };
 static const struct member lock_members[] = {
-    {"name", TYPE_TEXT, LOCK(name), 0, true},
-    {"owner", TYPE_TEXT, LOCK(owner), 0, false},
-    {"mode", TYPE_MODE, LOCK(mode), 0, false},
-    {"permits", TYPE_NUMBER, LOCK(permits), LIMIT_PERMITS, false},
-    {"of", TYPE_NUMBER, LOCK(of), LIMIT_PERMITS, false},
-    {"ttl_ms", TYPE_NUMBER, LOCK(ttl_ms), LIMIT_TTL_MS, false},
-    {"grace_ms", TYPE_NUMBER, LOCK(grace_ms), LIMIT_GRACE_MS, false},
-    {"delay_ms", TYPE_NUMBER, LOCK(delay_ms), LIMIT_DELAY_MS, false},
-    {"into", TYPE_TEXT, LOCK(into), 0, false},
-    {NULL, TYPE_TEXT, 0, 0, false},
+    {"name", TYPE_TEXT, true, LOCK(name), 0},
+    {"owner", TYPE_TEXT, false, LOCK(owner), 0},
+    {"mode", TYPE_MODE, false, LOCK(mode), 0},
+    {"permits", TYPE_NUMBER, false, LOCK(permits), LIMIT_PERMITS},
+    {"of", TYPE_NUMBER, false, LOCK(of), LIMIT_PERMITS},
+    {"ttl_ms", TYPE_NUMBER, false, LOCK(ttl_ms), LIMIT_TTL_MS},
+    {"grace_ms", TYPE_NUMBER, false, LOCK(grace_ms), LIMIT_GRACE_MS},
+    {"delay_ms", TYPE_NUMBER, false, LOCK(delay_ms), LIMIT_DELAY_MS},
+    {"into", TYPE_TEXT, false, LOCK(into), 0},
+    {NULL, TYPE_TEXT, false, 0, 0},
 };
 static const struct member unlock_members[] = {
-    {"name", TYPE_TEXT, LOCK(name), 0, true},
-    {"owner", TYPE_TEXT, LOCK(owner), 0, false},
-    {"fence", TYPE_NUMBER, LOCK(fence), INT64_MAX, false},
-    {NULL, TYPE_TEXT, 0, 0, false},
+    {"name", TYPE_TEXT, true, LOCK(name), 0},
+    {"owner", TYPE_TEXT, false, LOCK(owner), 0},
+    {"fence", TYPE_NUMBER, false, LOCK(fence), INT64_MAX},
+    {NULL, TYPE_TEXT, false, 0, 0},
 };
 static const struct member into_members[] = {
-    {"into", TYPE_TEXT, VAR(into), 0, true},
-    {NULL, TYPE_TEXT, 0, 0, false},
+    {"into", TYPE_TEXT, true, VAR(into), 0},
+    {NULL, TYPE_TEXT, false, 0, 0},
 };
 
 static bool is_blank(struct slice s)
@@ -590,11 +590,11 @@ struct head {
 };
 
 static const struct member head_members[] = {
-    {"session", TYPE_TEXT, offsetof(struct head, session), 0, true},
-    {"description", TYPE_TEXT, offsetof(struct head, description), 0, false},
-    {"wait_ms", TYPE_NUMBER, offsetof(struct head, wait_ms), LIMIT_WAIT_MS, false},
-    {"min_uptime_s", TYPE_NUMBER, offsetof(struct head, min_uptime_s), UPTIME_MAX_S, false},
-    {NULL, TYPE_TEXT, 0, 0, false},
+    {"session", TYPE_TEXT, true, offsetof(struct head, session), 0},
+    {"description", TYPE_TEXT, false, offsetof(struct head, description), 0},
+    {"wait_ms", TYPE_NUMBER, false, offsetof(struct head, wait_ms), LIMIT_WAIT_MS},
+    {"min_uptime_s", TYPE_NUMBER, false, offsetof(struct head, min_uptime_s), UPTIME_MAX_S},
+    {NULL, TYPE_TEXT, false, 0, 0},
 };
 
 /* The members that the table cannot describe. */

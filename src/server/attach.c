@@ -94,6 +94,7 @@ void attach_drop_all(struct conn *c)
     struct attached *one;
     while ((one = c->sessions) != NULL) {
         unlink_one(one); /* first: the op may end the session before it returns */
+        BELAY_CHECK(c->sessions != one);
         struct op op = {.kind = OP_SESSION_DETACH,
                         .account = SLICE("default"),
                         .session = slice_of(one->id, one->len),
