@@ -618,7 +618,9 @@ BEGIN
     END LOOP;
     SELECT least(next_ms, min(ceil(extract(epoch FROM x.lease_until - clock_timestamp()) * 1000))) INTO next_ms
     FROM request x WHERE x.status = 'in-progress';
-    next_ms := greatest(next_ms, 0);
+    IF next_ms < 0 THEN -- NULL stays NULL: nothing is planned
+        next_ms := 0;
+    END IF;
 END $$;
 
 -- The worker that had begun request p_id is gone. The first time the request is simply new again, as the
