@@ -367,8 +367,8 @@ static void step(struct lease *l)
         send_settle(l);
     size_t cap = w->batch > 1 ? 3 * (size_t)w->batch : w->concurrency;
     size_t taken = held(l) + (w->batch > 1 ? l->n_unsettled : 0);
-    if (pg_is_up(l->pg) && !l->claim_on_its_way && l->searching && !w->stopping &&
-        taken < cap) {
+    if (pg_is_up(l->pg) && pg_is_up(l->settler) && !l->claim_on_its_way && l->searching &&
+        !w->stopping && taken < cap) {
         size_t room = cap - taken;
         if (room >= w->batch || taken == 0)
             send_claim(l, room < w->batch ? room : w->batch);

@@ -345,6 +345,15 @@ BEGIN
     RETURN n;
 END $$;
 
+-- Before a rollback on purpose (graceful stop, a command that could not be started): no attempt was made.
+CREATE OR REPLACE FUNCTION :"schema".unbegin(p_cell integer) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
+BEGIN
+    IF p_cell > 0 THEN
+        PERFORM setval(('attempt_' || p_cell)::regclass, 1, false);
+    END IF;
+END $$;
+
 -- Puts rows that were tried and not finished back, or gives them up when they had their attempts. For an
 -- update the whole group goes the same way. Returns 'new' or 'error'.
 CREATE OR REPLACE FUNCTION :"schema".put_back(p_ids bigint[], p_error text, p_max_attempts integer,
@@ -1032,7 +1041,7 @@ DECLARE
     f regprocedure;
 BEGIN
     IF p_what = 'worker' THEN
-        may := may || ARRAY['claim', 'settle', 'again', 'claim_lease', 'settle_lease', 'give_back', 'beat', 'ready', 'tend',
+        may := may || ARRAY['claim', 'settle', 'again', 'unbegin', 'claim_lease', 'settle_lease', 'give_back', 'beat', 'ready', 'tend',
                             'drained', 'create_failed', 'announce_done', 'announce'];
     ELSIF p_what = 'admin' THEN
         may := may || ARRAY['retry', 'cancel', 'purge'];

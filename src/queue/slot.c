@@ -109,6 +109,18 @@ static void rollback(struct slot *s)
     pg_sync(s->pg);
 }
 
+/* The group goes back as if it had never been taken. */
+static void give_back(struct slot *s)
+{
+    const char *p[] = {s->cell};
+    pg_send(s->pg, s->w->sql.unbegin, 1, p, NULL, NULL);
+    pg_sync(s->pg);
+    rollback(s);
+    group_free(s->group);
+    s->group = NULL;
+    s->state = SLOT_IDLE;
+}
+
 static void go_idle(struct slot *s)
 {
     s->state = SLOT_IDLE;
@@ -130,10 +142,7 @@ static void on_done(void *arg, struct group *g, const struct verdict *v)
         return;
     }
     if (v->kind == VERDICT_UNTOUCHED || s->w->killed) {
-        rollback(s);
-        s->group = NULL;
-        group_free(g);
-        s->state = SLOT_IDLE;
+        give_back(s);
         worker_maybe_close(s->w);
         return;
     }
@@ -157,10 +166,7 @@ static void work_on(struct slot *s, struct group *g)
         on_done(s, g, &v);
     } else if (!runner_start(s->runner, g)) {
         int code = errno;
-        rollback(s);
-        s->group = NULL;
-        s->state = SLOT_IDLE;
-        group_free(g);
+        give_back(s);
         worker_fail(s->w, "cannot start %s: %s", s->w->o->argv[0], strerror(code));
     }
 }

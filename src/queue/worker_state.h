@@ -16,6 +16,7 @@
     X(announce_done, "announce_done($1)")                                                      \
     X(claim, "claim($1, $2, $3, $4, $5)")                                                      \
     X(settle, "settle($1, $2, $3, $4, $5, $6, $7, $8)")                                        \
+    X(unbegin, "unbegin($1)")                                                                  \
     X(again, "again($1, $2, $3, $4, $5, $6)")                                                  \
     X(claim_lease, "claim_lease($1, $2, $3, $4, $5, $6, $7)")                                  \
     X(settle_lease, "settle_lease($1, $2, $3, $4, $5, $6, $7, $8)")                            \
