@@ -35,6 +35,12 @@ CFLAGS_asan    := -O1 -DBELAY_SLOW_CHECKS -fsanitize=address,undefined -fno-sani
 CFLAGS_tsan    := -O1 -DBELAY_SLOW_CHECKS -fsanitize=thread
 CFLAGS_fuzz    := -O1 -DBELAY_SLOW_CHECKS -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 CFLAGS_release := -O2 -D_FORTIFY_SOURCE=2
+# gcc clears and copies our structs (100 to 500 bytes) with "rep stos", whose start alone takes as
+# long as the work: plain vector stores save a tenth of a request's time.
+ifeq ($(shell uname -m)$(findstring clang,$(CC)),x86_64)
+STORES := vector_loop:512:noalign,libcall:-1:noalign
+CFLAGS_release += -mmemset-strategy=$(STORES) -mmemcpy-strategy=$(STORES)
+endif
 CFLAGS  += $(CFLAGS_$(VARIANT))
 LDFLAGS_release := -pie -Wl,-z,relro,-z,now
 LDFLAGS := $(LDFLAGS_$(VARIANT))
