@@ -53,6 +53,9 @@ LIB   := $(OUT)/libcore.a
 # What libbelay is made of: nothing of the server.
 CLIENT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard src/client/*.c src/proto/resp*.c) \
               src/proto/message.c src/base/arena.c src/base/err.c src/base/buf.c src/base/check.c)
+# What libbelay_queue is made of: the worker, for C functions. Apart, because it needs libpq and libuv.
+QUEUE_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard src/queue/*.c) \
+             $(addprefix src/base/,buf.c check.c err.c log.c mem.c))
 TESTS := $(patsubst %.c,$(OUT)/%,$(wildcard tests/unit/test_*.c))
 MODEL := $(patsubst %.c,$(OUT)/%,$(wildcard tests/model/model_*.c))
 SIM   := $(OUT)/tests/sim/sim
@@ -71,7 +74,7 @@ build/belay: $(OUT)/belay
 $(OUT)/belay: $(MAIN:%.c=$(OUT)/%.o) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-lib: $(OUT)/libbelay.a $(OUT)/libbelay.so
+lib: $(OUT)/libbelay.a $(OUT)/libbelay.so $(OUT)/libbelay_queue.a $(OUT)/libbelay_queue.so
 
 # One object whose inner names are local: a program may have its own buf_put().
 $(OUT)/libbelay.a: $(CLIENT_OBJ)
@@ -79,6 +82,15 @@ $(OUT)/libbelay.a: $(CLIENT_OBJ)
 	ld -r $^ -o $(OUT)/libbelay.o
 	objcopy --localize-hidden $(OUT)/libbelay.o
 	ar rcs $@ $(OUT)/libbelay.o
+
+$(OUT)/libbelay_queue.a: $(QUEUE_OBJ)
+	@rm -f $@
+	ld -r $^ -o $(OUT)/libbelay_queue.o
+	objcopy --localize-hidden $(OUT)/libbelay_queue.o
+	ar rcs $@ $(OUT)/libbelay_queue.o
+
+$(OUT)/libbelay_queue.so: $(QUEUE_OBJ)
+	$(CC) $(CFLAGS) -shared -Wl,-soname,libbelay_queue.so.0 $^ -lpq -luv -o $@
 
 $(OUT)/libbelay.so: $(CLIENT_OBJ)
 	$(CC) $(CFLAGS) -shared -Wl,-soname,libbelay.so.0 $^ -o $@
@@ -152,7 +164,11 @@ install: all
 	install -d $(DEST)/bin $(DEST)/lib/pkgconfig $(DEST)/include $(DEST)/share/man/man1 \
 	    $(DEST)/share/bash-completion/completions $(DEST)/share/zsh/site-functions
 	install build/belay $(DEST)/bin/belay
-	install -m 644 include/belay.h include/belay_txn.h $(DEST)/include/
+	install -m 644 include/belay.h include/belay_txn.h include/belay_queue.h $(DEST)/include/
+	install -m 644 $(OUT)/libbelay_queue.a $(DEST)/lib/libbelay_queue.a
+	install -m 755 $(OUT)/libbelay_queue.so $(DEST)/lib/libbelay_queue.so.$(VERSION)
+	ln -sf libbelay_queue.so.$(VERSION) $(DEST)/lib/libbelay_queue.so.0
+	ln -sf libbelay_queue.so.0 $(DEST)/lib/libbelay_queue.so
 	install -m 644 $(OUT)/libbelay.a $(DEST)/lib/libbelay.a
 	install -m 755 $(OUT)/libbelay.so $(DEST)/lib/libbelay.so.$(VERSION)
 	ln -sf libbelay.so.$(VERSION) $(DEST)/lib/libbelay.so.0
