@@ -66,23 +66,28 @@ int run_open(struct run *r)
     return err ? run_exit_of(r, err) : 0;
 }
 
+static bool is_silent(const struct run *r)
+{
+    return r->lost && (r->lost_why == BELAY_E_CONNECT || r->lost_why == BELAY_E_DEADLINE);
+}
+
+/* Backwards, each by itself: the session would free them in one step, but a lock that was given
+ * back is not one that was lost (its delay does not count). A server that does not answer is
+ * not waited for more than once: everything ends with the connection, or a TTL later. */
 void run_give_back(struct run *r)
 {
-    /* In the order of their grants backwards; the session would do it in one step, but a lock
-     * that was given back is not a lock that was lost (its delay does not count). */
+    int err = is_silent(r) ? BELAY_E_CONNECT : BELAY_E_OK;
     for (size_t i = r->n_locks; i-- > 0;) {
         bool held = false;
-        if (!r->locks[i].fence)
-            continue;
-        if (belay_release(r->c->belay, r->locks[i].name, r->locks[i].fence, NULL, &held) ==
-            BELAY_E_OK)
+        if (r->locks[i].fence && err == BELAY_E_OK) {
+            err = belay_release(r->c->belay, r->locks[i].name, r->locks[i].fence, NULL, &held);
             run_event_lock(r, "released", r->locks[i].name, ",\"held\":%s",
                            held ? "true" : "false");
+        }
         r->locks[i].fence = 0;
     }
-    int err = belay_session_close(r->c->belay);
-    if (err != BELAY_E_OK)
-        return; /* it ends with the connection, or a TTL later */
+    if (err == BELAY_E_OK && belay_session_close(r->c->belay) != BELAY_E_OK)
+        r->serial++; /* nothing more to do about it */
 }
 
 /* ---- one lock -------------------------------------------------------------------------- */
@@ -187,12 +192,27 @@ static int ask_and_wait(struct run *r, struct run_lock *lock)
 
 enum take_next { TAKE_DONE, TAKE_AGAIN, TAKE_EXIT };
 
-static enum take_next take_failed(struct run *r, int err, int *ret_exit)
+static void pause_a_little(void)
+{
+    uint16_t random = 0;
+    if (getrandom(&random, sizeof random, 0) < 0)
+        random = 1;
+    long ms = 20 + random % RUN_AGAIN_MS;
+    struct timespec t = {.tv_nsec = ms * 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* The way to the server is broken, but our session lives: it is attached again, here or at
+ * another address, and asking again takes our old place in the line. */
+static bool is_worth_asking_again(const struct run *r, int err)
 {
     bool broke = err == BELAY_E_CLOSED || err == BELAY_E_CONNECT || err == BELAY_E_UNAVAILABLE;
+    return broke && !r->lost && wait_left(r) != 0;
+}
+
+static enum take_next take_failed(struct run *r, int err, int *ret_exit)
+{
     if (r->lost || err == BELAY_E_LOST || err == BELAY_E_STALE || err == BELAY_E_NO_SESSION)
-        return TAKE_AGAIN;
-    if (broke && wait_left(r) != 0)
         return TAKE_AGAIN;
     *ret_exit = run_exit_of(r, err);
     return TAKE_EXIT;
@@ -200,7 +220,9 @@ static enum take_next take_failed(struct run *r, int err, int *ret_exit)
 
 static enum take_next take_one(struct run *r, struct run_lock *lock, int *ret_exit)
 {
-    int err = ask_and_wait(r, lock);
+    int err;
+    while (is_worth_asking_again(r, err = ask_and_wait(r, lock)))
+        pause_a_little();
     enum belay_status status = r->answer;
     if (err != BELAY_E_OK)
         return take_failed(r, err, ret_exit);
@@ -220,16 +242,6 @@ static enum take_next take_one(struct run *r, struct run_lock *lock, int *ret_ex
 }
 
 /* ---- all of them ----------------------------------------------------------------------- */
-
-static void pause_a_little(void)
-{
-    uint16_t random = 0;
-    if (getrandom(&random, sizeof random, 0) < 0)
-        random = 1;
-    long ms = 20 + random % RUN_AGAIN_MS;
-    struct timespec t = {.tv_nsec = ms * 1000000};
-    nanosleep(&t, NULL);
-}
 
 /* Opens a session again, for as long as we would have waited anyway: a server that is started
  * anew is no reason to give up a place that nobody has. */

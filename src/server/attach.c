@@ -99,7 +99,10 @@ void attach_drop_all(struct conn *c)
                         .account = SLICE("default"),
                         .session = slice_of(one->id, one->len),
                         .target = c->target};
-        engine_submit(c->server->engine, &op, NULL);
+        /* A node that stops ends nobody's session: it can be attached at another one, or here
+         * after the restart, before its TTL is over. */
+        if (!c->server->stopping)
+            engine_submit(c->server->engine, &op, NULL);
         free(one);
     }
 }
