@@ -84,69 +84,73 @@ enum member_type { TYPE_TEXT, TYPE_VALUE, TYPE_FLAG, TYPE_NUMBER, TYPE_MODE };
 
 /* A member of an operator or statement: which have it, and where its value goes. */
 struct member {
-    const char *name;
+    struct slice name; /* empty: the end of a table */
     enum member_type type;
     bool needed;
     size_t offset; /* in struct program_var or program_lock */
     uint64_t flag; /* TYPE_FLAG: a bit of program_var.flags; else: the largest number */
 };
 
+#define S(literal)                                                                             \
+    {                                                                                          \
+        literal, sizeof(literal) - 1                                                           \
+    }
 #define VAR(field)  offsetof(struct program_var, field)
 #define LOCK(field) offsetof(struct program_lock, field)
 
 static const struct member exists_members[] = {
-    {"table", TYPE_TEXT, true, VAR(table), 0},
-    {"key", TYPE_TEXT, true, VAR(key), 0},
-    {"value", TYPE_VALUE, false, VAR(value), 0},
-    {"ignore_this_session", TYPE_FLAG, false, VAR(flags), VAR_IGNORE_THIS_SESSION},
-    {NULL, TYPE_TEXT, false, 0, 0},
+    {S("table"), TYPE_TEXT, true, VAR(table), 0},
+    {S("key"), TYPE_TEXT, true, VAR(key), 0},
+    {S("value"), TYPE_VALUE, false, VAR(value), 0},
+    {S("ignore_this_session"), TYPE_FLAG, false, VAR(flags), VAR_IGNORE_THIS_SESSION},
+    {S(""), TYPE_TEXT, false, 0, 0},
 };
 static const struct member set_members[] = {
-    {"table", TYPE_TEXT, true, VAR(table), 0},
-    {"key", TYPE_TEXT, true, VAR(key), 0},
-    {"value", TYPE_VALUE, false, VAR(value), 0},
-    {"description", TYPE_TEXT, false, VAR(description), 0},
-    {"ttl_ms", TYPE_NUMBER, false, VAR(ttl_ms), LIMIT_TTL_MS},
-    {"allow_duplicates", TYPE_FLAG, false, VAR(flags), VAR_ALLOW_DUPLICATES},
-    {"respect_exclusive", TYPE_FLAG, false, VAR(flags), VAR_RESPECT_EXCLUSIVE},
-    {NULL, TYPE_TEXT, false, 0, 0},
+    {S("table"), TYPE_TEXT, true, VAR(table), 0},
+    {S("key"), TYPE_TEXT, true, VAR(key), 0},
+    {S("value"), TYPE_VALUE, false, VAR(value), 0},
+    {S("description"), TYPE_TEXT, false, VAR(description), 0},
+    {S("ttl_ms"), TYPE_NUMBER, false, VAR(ttl_ms), LIMIT_TTL_MS},
+    {S("allow_duplicates"), TYPE_FLAG, false, VAR(flags), VAR_ALLOW_DUPLICATES},
+    {S("respect_exclusive"), TYPE_FLAG, false, VAR(flags), VAR_RESPECT_EXCLUSIVE},
+    {S(""), TYPE_TEXT, false, 0, 0},
 };
 static const struct member delete_members[] = {
-    {"table", TYPE_TEXT, true, VAR(table), 0},
-    {"key", TYPE_TEXT, true, VAR(key), 0},
-    {"value", TYPE_VALUE, false, VAR(value), 0},
-    {NULL, TYPE_TEXT, false, 0, 0},
+    {S("table"), TYPE_TEXT, true, VAR(table), 0},
+    {S("key"), TYPE_TEXT, true, VAR(key), 0},
+    {S("value"), TYPE_VALUE, false, VAR(value), 0},
+    {S(""), TYPE_TEXT, false, 0, 0},
 };
 static const struct member select_members[] = {
-    {"into", TYPE_TEXT, true, VAR(into), 0},
-    {"table", TYPE_TEXT, true, VAR(table), 0},
-    {"key", TYPE_TEXT, true, VAR(key), 0},
-    {"ignore_this_session", TYPE_FLAG, false, VAR(flags), VAR_IGNORE_THIS_SESSION},
-    {"abort_if_not_found", TYPE_FLAG, false, VAR(flags), VAR_ABORT_IF_NOT_FOUND},
-    {"many", TYPE_FLAG, false, VAR(flags), VAR_MANY},
-    {NULL, TYPE_TEXT, false, 0, 0},
+    {S("into"), TYPE_TEXT, true, VAR(into), 0},
+    {S("table"), TYPE_TEXT, true, VAR(table), 0},
+    {S("key"), TYPE_TEXT, true, VAR(key), 0},
+    {S("ignore_this_session"), TYPE_FLAG, false, VAR(flags), VAR_IGNORE_THIS_SESSION},
+    {S("abort_if_not_found"), TYPE_FLAG, false, VAR(flags), VAR_ABORT_IF_NOT_FOUND},
+    {S("many"), TYPE_FLAG, false, VAR(flags), VAR_MANY},
+    {S(""), TYPE_TEXT, false, 0, 0},
 };
 static const struct member lock_members[] = {
-    {"name", TYPE_TEXT, true, LOCK(name), 0},
-    {"owner", TYPE_TEXT, false, LOCK(owner), 0},
-    {"mode", TYPE_MODE, false, LOCK(mode), 0},
-    {"permits", TYPE_NUMBER, false, LOCK(permits), LIMIT_PERMITS},
-    {"of", TYPE_NUMBER, false, LOCK(of), LIMIT_PERMITS},
-    {"ttl_ms", TYPE_NUMBER, false, LOCK(ttl_ms), LIMIT_TTL_MS},
-    {"grace_ms", TYPE_NUMBER, false, LOCK(grace_ms), LIMIT_GRACE_MS},
-    {"delay_ms", TYPE_NUMBER, false, LOCK(delay_ms), LIMIT_DELAY_MS},
-    {"into", TYPE_TEXT, false, LOCK(into), 0},
-    {NULL, TYPE_TEXT, false, 0, 0},
+    {S("name"), TYPE_TEXT, true, LOCK(name), 0},
+    {S("owner"), TYPE_TEXT, false, LOCK(owner), 0},
+    {S("mode"), TYPE_MODE, false, LOCK(mode), 0},
+    {S("permits"), TYPE_NUMBER, false, LOCK(permits), LIMIT_PERMITS},
+    {S("of"), TYPE_NUMBER, false, LOCK(of), LIMIT_PERMITS},
+    {S("ttl_ms"), TYPE_NUMBER, false, LOCK(ttl_ms), LIMIT_TTL_MS},
+    {S("grace_ms"), TYPE_NUMBER, false, LOCK(grace_ms), LIMIT_GRACE_MS},
+    {S("delay_ms"), TYPE_NUMBER, false, LOCK(delay_ms), LIMIT_DELAY_MS},
+    {S("into"), TYPE_TEXT, false, LOCK(into), 0},
+    {S(""), TYPE_TEXT, false, 0, 0},
 };
 static const struct member unlock_members[] = {
-    {"name", TYPE_TEXT, true, LOCK(name), 0},
-    {"owner", TYPE_TEXT, false, LOCK(owner), 0},
-    {"fence", TYPE_NUMBER, false, LOCK(fence), INT64_MAX},
-    {NULL, TYPE_TEXT, false, 0, 0},
+    {S("name"), TYPE_TEXT, true, LOCK(name), 0},
+    {S("owner"), TYPE_TEXT, false, LOCK(owner), 0},
+    {S("fence"), TYPE_NUMBER, false, LOCK(fence), INT64_MAX},
+    {S(""), TYPE_TEXT, false, 0, 0},
 };
 static const struct member into_members[] = {
-    {"into", TYPE_TEXT, true, VAR(into), 0},
-    {NULL, TYPE_TEXT, false, 0, 0},
+    {S("into"), TYPE_TEXT, true, VAR(into), 0},
+    {S(""), TYPE_TEXT, false, 0, 0},
 };
 
 static bool is_blank(struct slice s)
@@ -171,7 +175,7 @@ static bool read_flag(struct maker *mk, const struct member *m, const struct jso
                       uint64_t *flags)
 {
     if (t->type != JSON_TRUE && t->type != JSON_FALSE)
-        return fail(mk, BELAY_ERR_SYNTAX, "\"%s\" must be true or false", m->name);
+        return fail(mk, BELAY_ERR_SYNTAX, "\"%s\" must be true or false", m->name.data);
     *flags = t->type == JSON_TRUE ? *flags | m->flag : *flags & ~m->flag;
     return true;
 }
@@ -181,8 +185,8 @@ static bool read_number(struct maker *mk, const struct member *m, const struct j
 {
     if (t->type == JSON_NUMBER && json_u64(t->raw, number) && *number <= m->flag)
         return true;
-    return fail(mk, BELAY_ERR_RANGE, "\"%s\" must be a whole number from 0 to %llu", m->name,
-                (unsigned long long)m->flag);
+    return fail(mk, BELAY_ERR_RANGE, "\"%s\" must be a whole number from 0 to %llu",
+                m->name.data, (unsigned long long)m->flag);
 }
 
 static bool read_mode(struct maker *mk, const struct json_token *t, uint64_t *mode)
@@ -202,11 +206,11 @@ static bool read_member(struct maker *mk, const struct member *m, const struct j
 {
     void *at = (char *)into + m->offset;
     if (t->type == JSON_NULL && m->type != TYPE_VALUE)
-        return !m->needed || fail(mk, BELAY_ERR_SYNTAX, "\"%s\" is null", m->name);
+        return !m->needed || fail(mk, BELAY_ERR_SYNTAX, "\"%s\" is null", m->name.data);
     switch (m->type) {
     case TYPE_TEXT:
         if (t->type != JSON_STRING)
-            return fail(mk, BELAY_ERR_SYNTAX, "\"%s\" must be a string", m->name);
+            return fail(mk, BELAY_ERR_SYNTAX, "\"%s\" must be a string", m->name.data);
         *(struct slice *)at = json_text(t, mk->a);
         return true;
     case TYPE_VALUE: /* null in a condition means any, as the original has it */
@@ -228,7 +232,7 @@ static bool read_member(struct maker *mk, const struct member *m, const struct j
 /* What was needed and is missing or blank, or NULL. */
 static const struct member *missing(const struct member *members, const void *from)
 {
-    for (const struct member *m = members; m->name; m++) {
+    for (const struct member *m = members; m->name.len; m++) {
         if (m->needed &&
             is_blank(*(const struct slice *)(const void *)((const char *)from + m->offset)))
             return m;
@@ -247,16 +251,16 @@ static bool read_members(struct maker *mk, const struct json_token *t,
     for (uint32_t i = 0; i < t->items; i++, item += item->span) {
         struct slice key = json_key(item, mk->a);
         const struct member *m = members;
-        while (m->name && !slice_eq(key, slice_str(m->name)))
+        while (m->name.len && !slice_eq(key, m->name))
             m++;
-        if (m->name && !read_member(mk, m, item, into))
+        if (m->name.len && !read_member(mk, m, item, into))
             return false;
-        if (!m->name && !(other && slice_eq(key, slice_str(other))))
+        if (!m->name.len && !(other && slice_eq(key, slice_str(other))))
             return fail(mk, BELAY_ERR_SYNTAX, "unknown member \"%s\"", quoted(mk, key));
     }
     const struct member *m = missing(members, into);
     if (m)
-        return fail(mk, BELAY_ERR_SYNTAX, "\"%s\" is missing or blank", m->name);
+        return fail(mk, BELAY_ERR_SYNTAX, "\"%s\" is missing or blank", m->name.data);
     return true;
 }
 
@@ -590,11 +594,11 @@ struct head {
 };
 
 static const struct member head_members[] = {
-    {"session", TYPE_TEXT, true, offsetof(struct head, session), 0},
-    {"description", TYPE_TEXT, false, offsetof(struct head, description), 0},
-    {"wait_ms", TYPE_NUMBER, false, offsetof(struct head, wait_ms), LIMIT_WAIT_MS},
-    {"min_uptime_s", TYPE_NUMBER, false, offsetof(struct head, min_uptime_s), UPTIME_MAX_S},
-    {NULL, TYPE_TEXT, false, 0, 0},
+    {S("session"), TYPE_TEXT, true, offsetof(struct head, session), 0},
+    {S("description"), TYPE_TEXT, false, offsetof(struct head, description), 0},
+    {S("wait_ms"), TYPE_NUMBER, false, offsetof(struct head, wait_ms), LIMIT_WAIT_MS},
+    {S("min_uptime_s"), TYPE_NUMBER, false, offsetof(struct head, min_uptime_s), UPTIME_MAX_S},
+    {S(""), TYPE_TEXT, false, 0, 0},
 };
 
 /* The members that the table cannot describe. */
@@ -627,11 +631,11 @@ static bool read_head(struct maker *mk, const struct json_token *root, struct tx
     for (uint32_t i = 0; i < root->items; i++, item += item->span) {
         struct slice key = json_key(item, mk->a);
         const struct member *m = head_members;
-        while (m->name && !slice_eq(key, slice_str(m->name)))
+        while (m->name.len && !slice_eq(key, m->name))
             m++;
-        if (m->name && !read_member(mk, m, item, &head))
+        if (m->name.len && !read_member(mk, m, item, &head))
             return false;
-        if (!m->name && !is_special(key))
+        if (!m->name.len && !is_special(key))
             return fail(mk, BELAY_ERR_SYNTAX, "unknown member \"%s\"", quoted(mk, key));
     }
     if (is_blank(head.session))

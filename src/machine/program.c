@@ -7,9 +7,10 @@
 
 static const struct node_text {
     enum program_node node;
-    const char *word, *name;
+    struct slice word;
+    const char *name;
 } texts[] = {
-#define X(id, number, word, name) {NODE_##id, word, name},
+#define X(id, number, word, name) {NODE_##id, {word, sizeof(word) - 1}, name},
     PROGRAM_NODE_MAP(X)
 #undef X
 };
@@ -25,7 +26,7 @@ static const struct node_text *text_of(enum program_node node)
 const char *program_word(enum program_node node)
 {
     const struct node_text *t = text_of(node);
-    return t ? t->word : "unknown";
+    return t ? t->word.data : "unknown";
 }
 
 const char *program_name(enum program_node node)
@@ -37,7 +38,7 @@ const char *program_name(enum program_node node)
 enum program_node program_node(struct slice word)
 {
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        if (slice_eq(slice_str(texts[i].word), word))
+        if (slice_eq(texts[i].word, word))
             return texts[i].node;
     return NODE_NONE;
 }

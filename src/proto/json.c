@@ -5,6 +5,8 @@ static inline bool is_plain(char c) /* in a string: stands for itself, and is on
     return (unsigned char)c - 0x20u < 0x60 && c != '"' && c != '\\';
 }
 
+static const char too_many[] = "too many values";
+
 struct parser {
     const char *start, *at, *end;
     struct json_token *tokens;
@@ -225,7 +227,7 @@ static bool read_value(struct parser *p)
     struct json_token *parent = p->depth ? &p->tokens[p->open[p->depth - 1]] : NULL;
     skip_space(p);
     if (p->n == p->max)
-        return bad(p, p->at, "too many values");
+        return bad(p, p->at, too_many);
     struct json_token *t = &p->tokens[p->n++];
     *t = (struct json_token){.span = 1, .key = {"", 0}};
     if (parent && parent->type == JSON_OBJECT) {
@@ -756,15 +758,26 @@ void json_canonical(struct buf *out, const struct json_token *t, struct arena *s
 bool json_parse_in(struct slice text, struct arena *a, struct json_token **ret_root,
                    struct json_error *ret_err)
 {
-    size_t n = 2; /* a value stands first, or behind one of these */
+    enum { FEW = 64 }; /* fits a chunk of an arena; most documents have no more values */
+    struct json_token *tokens = arena_alloc(a, FEW * sizeof *tokens);
+    size_t n = FEW;
+    *ret_err = (struct json_error){0, "out of memory"};
+    if (!tokens)
+        return false;
+    if (json_parse(text, tokens, n, &n, ret_err)) {
+        *ret_root = tokens;
+        return true;
+    }
+    if (ret_err->what != too_many)
+        return false;
+    n = 2; /* a value stands first, or behind one of these */
     for (size_t i = 0; i < text.len; i++)
         n += text.data[i] == ',' || text.data[i] == '[' || text.data[i] == '{';
     n = n < JSON_TOKENS_MAX ? n : JSON_TOKENS_MAX;
-    struct json_token *tokens = arena_alloc(a, n * sizeof *tokens);
-    if (!tokens) {
-        *ret_err = (struct json_error){0, "out of memory"};
+    tokens = arena_alloc(a, n * sizeof *tokens);
+    *ret_err = (struct json_error){0, "out of memory"};
+    if (!tokens)
         return false;
-    }
     *ret_root = tokens;
     return json_parse(text, tokens, n, &n, ret_err);
 }

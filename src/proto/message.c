@@ -103,9 +103,31 @@ const struct reply *reply_get(const struct reply *map, const char *key)
     return NULL;
 }
 
+/* Numbers of at most three places, which most are: without the search for the shortest digits.
+ */
+static int put_short(double v, char *space)
+{
+    enum { PLACES = 1000 };
+    static const double most = 1e12; /* times 1000 it is still exact */
+    if (!(v > -most && v < most))
+        return 0;
+    long long thousandths = (long long)(v * PLACES + (v < 0 ? -0.5 : 0.5));
+    if ((double)thousandths / PLACES != v || (thousandths == 0 && signbit(v)))
+        return 0;
+    long long whole = llabs(thousandths) / PLACES, rest = llabs(thousandths) % PLACES;
+    int n = snprintf(space, REPLY_REAL_BYTES, "%s%lld", v < 0 ? "-" : "", whole);
+    if (rest)
+        n += snprintf(space + n, REPLY_REAL_BYTES - (size_t)n, ".%03lld", rest);
+    while (rest && space[n - 1] == '0')
+        n--;
+    return n;
+}
+
 struct slice reply_real(double v, char *space)
 {
-    int n = 0;
+    int n = put_short(v, space);
+    if (n)
+        return slice_of(space, (size_t)n);
     if (isnan(v))
         n = snprintf(space, REPLY_REAL_BYTES, "nan");
     else if (isinf(v))

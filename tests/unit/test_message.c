@@ -329,6 +329,38 @@ static void a_refusal_has_a_code_and_a_status(void **state)
     arena_done(&arena);
 }
 
+static void a_number_has_its_shortest_digits(void **state)
+{
+    (void)state;
+    static const struct {
+        double v;
+        const char *want;
+    } numbers[] = {
+        {0, "0"},
+        {-0.0, "-0"},
+        {1, "1"},
+        {-1, "-1"},
+        {0.5, "0.5"},
+        {0.973, "0.973"},
+        {-12.25, "-12.25"},
+        {0.001, "0.001"},
+        {-0.001, "-0.001"},
+        {100, "100"},
+        {85528.56, "85528.56"},
+        {0.0001, "0.0001"},
+        {0.1 + 0.2, "0.30000000000000004"},
+        {1e15, "1e+15"},
+        {999999999999.5, "999999999999.5"},
+        {1e300, "1e+300"},
+    };
+    char space[REPLY_REAL_BYTES];
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct slice got = reply_real(numbers[i].v, space);
+        if (!slice_eq(got, slice_str(numbers[i].want)))
+            fail_msg("%.*s, not %s", (int)got.len, got.data, numbers[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +371,7 @@ int main(void)
         cmocka_unit_test(a_response_has_its_length_before_its_body),
         cmocka_unit_test(events_cannot_be_forged_by_line_ends),
         cmocka_unit_test(a_refusal_has_a_code_and_a_status),
+        cmocka_unit_test(a_number_has_its_shortest_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
