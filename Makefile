@@ -2,6 +2,7 @@
 #
 #   make            the server and command line at build/belay, the client library beside it
 #   make serve      install what is needed, build, start a server on 127.0.0.1:7117
+#   make cluster  three nodes on loopback, clients at 127.0.0.1:7117, 7118, 7119
 #   make test       install what is needed, build, run every test; last line "N passed, N failed"
 #   make check | unit | model | fuzz-short | e2e | tidy    the parts of it
 #   make fuzz | soak | bench | mutants    long runs, by hand
@@ -144,6 +145,10 @@ serve: deps
 	@$(MAKE) --no-print-directory build/belay
 	@exec build/belay serve --listen 127.0.0.1:7117 --data ./data
 
+cluster: deps
+	@$(MAKE) --no-print-directory build/belay
+	@exec scripts/cluster
+
 test: deps
 	@tools/test.sh
 
@@ -186,7 +191,7 @@ format:
 clean:
 	rm -rf build
 
-.PHONY: all lib tests models sim fuzzers benches deps serve test check unit model e2e fuzz-short tidy \
+.PHONY: all lib tests models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy \
         fuzz soak bench install format clean
 .SECONDARY:
 -include $(shell find build -name '*.d' 2>/dev/null)

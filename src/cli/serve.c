@@ -61,6 +61,11 @@ static int serve(struct cli *c)
         return cli_usage(c, "--data and --memory exclude each other");
     if (cli_given(c, "peers") && (!cli_given(c, "node") || !cli_given(c, "peer-listen")))
         return cli_usage(c, "--peers needs --node and --peer-listen");
+    int64_t join = cli_number(c, "join", 0);
+    if (cli_given(c, "join") && (join < 1 || join > 127 || cli_given(c, "peers") ||
+                                 !cli_given(c, "node") || !cli_given(c, "peer-listen")))
+        return cli_usage(c, "--join takes the number that CLUSTER ADD gave, with --node and "
+                            "--peer-listen, without --peers");
     durable = cli_given(c, "data");
     struct server_config config = {
         .listen = cli_text(c, "listen", "127.0.0.1:7117"),
@@ -76,6 +81,7 @@ static int serve(struct cli *c)
                     .node = cli_text(c, "node", NULL),
                     .peers = cli_text(c, "peers", NULL),
                     .peer_listen = cli_text(c, "peer-listen", NULL),
+                    .join_id = (uint64_t)join,
                     .priority = (uint8_t)priority,
                     .fast_failover = cli_given(c, "fast-failover"),
                     .salvage = cli_given(c, "salvage")},
@@ -92,6 +98,7 @@ static const struct cli_option serve_options[] = {
     {"node", 0, CLI_TEXT, "NAME", "this node's name in its cluster"},
     {"peers", 0, CLI_TEXT, "N=HOST:PORT,...", "the first members, the same list everywhere"},
     {"peer-listen", 0, CLI_TEXT, "ADDRESS:PORT", "where the other nodes connect"},
+    {"join", 0, CLI_NUMBER, "N", "wait to be added to a cluster: the number of CLUSTER ADD"},
     {"priority", 0, CLI_NUMBER, "N", "0 leads first, 15 never leads (14)"},
     {"fast-failover", 0, CLI_FLAG, NULL, "elect after 100 ms of silence instead of 500"},
     {"salvage", 0, CLI_FLAG, NULL,

@@ -143,6 +143,30 @@ void cmd_config_get(struct call *c)
     call_answer(c, map);
 }
 
+void cmd_cluster_status(struct call *c)
+{
+    call_act(c, ACTION_CLUSTER);
+}
+
+void cmd_cluster_add(struct call *c)
+{
+    c->text = args_text(&c->args, P_NAME);
+    c->peer = args_text(&c->args, P_PEER);
+    call_act(c, ACTION_CLUSTER);
+}
+
+void cmd_cluster_remove(struct call *c)
+{
+    c->text = args_text(&c->args, P_NAME);
+    call_act(c, ACTION_CLUSTER);
+}
+
+void cmd_cluster_transfer(struct call *c)
+{
+    c->text = args_text(&c->args, P_NAME);
+    call_act(c, ACTION_CLUSTER);
+}
+
 void cmd_info(struct call *c)
 {
     call_act(c, ACTION_INFO);

@@ -240,6 +240,8 @@ void command_read(struct request *req, const struct context *context, struct are
     ret->request = req;
     ret->arena = a;
     ret->reply = NULL;
+    ret->number = 0;
+    ret->text = ret->peer = slice_of("", 0);
     ret->manner = (struct manner){.http = req->is_http};
     if (req->is_http)
         read_http(ret, req);

@@ -55,6 +55,7 @@ enum action {
     ACTION_INFO,
     ACTION_READY,
     ACTION_METRICS,
+    ACTION_CLUSTER, /* its command says what; text: node, peer: its address */
 };
 
 /* How the answer shall look; kept while the asker waits, so it is small. */
@@ -111,7 +112,7 @@ struct call {
     struct manner manner;
     struct reply *reply; /* CALL_REPLY */
     enum action action;
-    struct slice text;
+    struct slice text, peer;
     uint64_t number;
     uint64_t min_uptime_s; /* TXN: what the node must be able to say of itself */
     double min_trust;

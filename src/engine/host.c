@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-enum { LOOK_MS = 1000, STOP_POLL_MS = 10 };
+enum { LOOK_MS = 1000, STOP_POLL_MS = 10, LEAD_REST_MS = 2500 };
 
 struct host {
     struct host_config config;
@@ -35,6 +35,7 @@ struct host {
     uint64_t look_ms;  /* when to look at members and leaders again */
     uint64_t busy_ms;  /* when something was last written */
     uint64_t stop_ms;  /* stopping: no longer than that */
+    uint64_t lead_ms;  /* when it was last seen not to lead */
     uv_work_t write_work, snapshot_work;
     struct journal_job *job;
     struct snapshot_task *task;
@@ -154,10 +155,19 @@ static void on_up(void *ctx, uint64_t node)
 static bool may_speak(void *ctx, const struct peer_hello *hello)
 {
     struct host *h = ctx;
-    if (h->cluster == 0)
-        h->cluster = hello->cluster; /* this node is being added to one */
-    if (hello->cluster == h->cluster)
+    if (!h->started || h->stopped)
+        return false;
+    if (h->cluster == 0) { /* this node is being added to one */
+        h->cluster = hello->cluster;
+        peers_set_cluster(h->peers, h->cluster);
+    }
+    if (hello->cluster == h->cluster) {
+        struct group_conf conf;
+        group_conf(order_raft_group(h->order, 0), &conf);
+        if (conf.n == 0) /* being added, this node knows nobody but who calls */
+            peers_want(h->peers, hello->node, hello->peer);
         return true;
+    }
     log_error("peer.cluster", "node=%s error=\"it belongs to another cluster\"",
               log_bytes(slice_str(hello->name)));
     return false;
@@ -218,6 +228,88 @@ size_t host_members(struct host *h, struct host_member *ret, size_t max)
     return n;
 }
 
+/* --- operators, and what the leader does by itself --- */
+
+static bool find_member(struct host *h, const char *name, struct host_member *ret)
+{
+    struct host_member members[GROUP_SERVERS_MAX];
+    size_t n = host_members(h, members, GROUP_SERVERS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(members[i].name, name) == 0) {
+            *ret = members[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+enum belay_err host_add(struct host *h, const char *name, const char *address, uint64_t *ret_id)
+{
+    struct host_member known;
+    struct group_server s = {.id = 1 + order_raft_last_node(h->order, 0)};
+    if (find_member(h, name, &known))
+        return BELAY_ERR_EXISTS;
+    if (s.id >= PEER_NODES_MAX || strlen(name) >= HOST_NAME_MAX || strpbrk(name, "@,="))
+        return BELAY_ERR_LIMIT;
+    if (snprintf(s.address, sizeof s.address, "%s@%s", name, address) >= (int)sizeof s.address)
+        return BELAY_ERR_LIMIT;
+    enum belay_err err = order_raft_change(h->order, GROUP_ADD, &s);
+    if (err == BELAY_OK)
+        *ret_id = s.id;
+    h->look_ms = 0;
+    return err;
+}
+
+enum belay_err host_remove(struct host *h, const char *name)
+{
+    struct host_member m;
+    if (!find_member(h, name, &m))
+        return BELAY_ERR_NOT_FOUND;
+    if (m.self)
+        return BELAY_ERR_IN_USE; /* hand over first: who leads does not remove itself */
+    struct group_server s = {.id = m.id};
+    return order_raft_change(h->order, GROUP_REMOVE, &s);
+}
+
+enum belay_err host_transfer(struct host *h, const char *name)
+{
+    struct host_member m = {0};
+    if (*name && !find_member(h, name, &m))
+        return BELAY_ERR_NOT_FOUND;
+    if (m.self)
+        return BELAY_OK;
+    return group_transfer(order_raft_group(h->order, 0), m.id, uv_now(h->loop));
+}
+
+/* Learners that have caught up may vote; who is more wanted as a leader becomes it. */
+static void lead_well(struct host *h)
+{
+    enum { BEHIND = 16 };
+    struct group *g = order_raft_group(h->order, 0);
+    struct host_member members[GROUP_SERVERS_MAX];
+    size_t n = host_members(h, members, GROUP_SERVERS_MAX);
+    if (!group_ready(g) || h->stopping)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const struct host_member *m = &members[i];
+        bool near = m->up && m->applied + BEHIND >= group_commit(g);
+        if (m->self || !near)
+            continue;
+        if (!m->voter) {
+            struct group_server s = {.id = m->id};
+            if (order_raft_change(h->order, GROUP_PROMOTE, &s) == BELAY_OK)
+                log_info("engine.promote", "node=%s", m->name);
+            return;
+        }
+        if (peers_hello(h->peers, m->id) && m->priority < h->config.priority &&
+            h->look_ms > h->lead_ms + LEAD_REST_MS) {
+            log_info("engine.hand_over", "to=%s priority=%u", m->name, m->priority);
+            if (group_transfer(g, m->id, uv_now(h->loop)) == BELAY_OK)
+                return;
+        }
+    }
+}
+
 /* --- the loop --- */
 
 static void on_timer(uv_timer_t *t)
@@ -229,6 +321,9 @@ static void on_timer(uv_timer_t *t)
     if (now >= h->look_ms) {
         h->look_ms = now + LOOK_MS;
         follow_members(h);
+        if (group_role(order_raft_group(h->order, 0)) != GROUP_LEADER)
+            h->lead_ms = now;
+        lead_well(h);
     }
     if (h->busy_ms && now >= h->busy_ms + HOST_SEAL_MS && order_raft_idle(h->order)) {
         order_raft_seal(h->order);
@@ -316,6 +411,10 @@ static bool plan(struct host *h, struct order_raft_config *oc)
 {
     static const struct hash_key fixed = {0x62656c61792d7065, 0x6572732d31};
     const struct host_config *c = &h->config;
+    if (c->join_id) {
+        h->id = c->join_id;
+        return c->node && c->peer_listen;
+    }
     if (!c->peers) {
         struct group_server *s = &oc->members.servers[0];
         h->id = 1;
@@ -405,6 +504,8 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
                                   .run = order_raft_run(h->order),
                                   .priority = config->priority};
     snprintf(pc.self.name, sizeof pc.self.name, "%s", config->node ? config->node : "n1");
+    snprintf(pc.self.peer, sizeof pc.self.peer, "%s",
+             config->peer_listen ? config->peer_listen : "");
     snprintf(pc.self.listen, sizeof pc.self.listen, "%s", config->listen ? config->listen : "");
     err = peers_open(&pc, &h->peers);
     *ret = h;

@@ -36,7 +36,7 @@ struct host_config {
     const char *peers; /* "n1=host:port,n2=host:port": the first members, the same everywhere;
                         * NULL: this node alone, or it will be added to a cluster */
     const char *peer_listen; /* "host:port"; NULL: nobody connects */
-    bool join;               /* do not make a cluster: wait to be added to one */
+    uint64_t join_id;        /* not 0: wait to be added to a cluster, under this number */
     const char *listen;      /* where clients reach this node, to tell the others */
     uint64_t shards;         /* 0: the default */
     uint8_t priority;        /* 0..15 */
@@ -63,4 +63,10 @@ struct host_member {
     uint64_t applied;
 };
 size_t host_members(struct host *h, struct host_member *ret, size_t max);
+/* On the leader; BELAY_ERR_NOT_LEADER elsewhere, BELAY_ERR_UNAVAILABLE: not now, ask again. A
+ * new member learns first and votes as soon as it has caught up. */
+BELAY_MUST_CHECK enum belay_err host_add(struct host *h, const char *name, const char *address,
+                                         uint64_t *ret_id);
+BELAY_MUST_CHECK enum belay_err host_remove(struct host *h, const char *name);
+BELAY_MUST_CHECK enum belay_err host_transfer(struct host *h, const char *name); /* "": any */
 #endif

@@ -5,7 +5,7 @@
 
 #include "engine/order_raft.h"
 
-enum { ORIGINS_MAX = 128, ENTRY_VERSION = 1 };
+enum { ORIGINS_MAX = 128, ENTRY_VERSION = 1, EARLY_BYTES_MAX = 4 << 20 };
 
 /* A node that hands over ops, and how far they have come in this shard. */
 struct origin {
@@ -65,6 +65,7 @@ struct replica {
     uint64_t sent_term, sent_leader;
     bool leads; /* ready, and the engine knows */
     struct buf proposal;
+    struct buf early; /* forwarded to a leader that is not ready yet */
 
     struct read *reads, **reads_end;
     uint64_t round, round_term, round_index, round_ms; /* round_ms 0: none is open */

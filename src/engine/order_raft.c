@@ -26,6 +26,19 @@ struct journal *order_raft_journal(struct order_raft *o)
     return o->journal;
 }
 
+uint64_t order_raft_last_node(const struct order_raft *o, size_t shard)
+{
+    const struct replica *r = &o->replicas[shard];
+    struct group_conf conf;
+    uint64_t last = 0;
+    group_conf(r->group, &conf);
+    for (size_t i = 0; i < conf.n; i++)
+        last = conf.servers[i].id > last ? conf.servers[i].id : last;
+    for (size_t i = 0; i < r->n_origins; i++)
+        last = r->origins[i].node > last ? r->origins[i].node : last;
+    return last;
+}
+
 uint64_t order_raft_cluster(const struct order_raft *o)
 {
     return o->cluster;
@@ -222,12 +235,46 @@ static void pump_forward(struct replica *r, uint64_t leader)
     }
 }
 
+/* Elected, but what is from before is not applied yet: a moment later it can be taken. */
+static void keep_early(struct replica *r, const struct wire *msg)
+{
+    if (group_role(r->group) != GROUP_LEADER ||
+        buf_len(&r->early) + msg->data.len > EARLY_BYTES_MAX)
+        return; /* it comes again */
+    struct buf frame = {0};
+    wire_encode(msg, &frame);
+    varint_put_bytes(&r->early, buf_slice(&frame));
+    buf_done(&frame);
+}
+
+static void forwarded(struct replica *r, const struct wire *msg);
+
+static void take_early(struct replica *r)
+{
+    struct buf early = r->early;
+    struct reader in = {.left = buf_slice(&early)};
+    struct arena a = {0};
+    r->early = (struct buf){0};
+    while (in.left.len > 0) {
+        struct wire msg;
+        enum belay_err err = wire_decode(reader_bytes(&in), &a, &msg);
+        BELAY_CHECK(err == BELAY_OK);
+        forwarded(r, &msg);
+    }
+    arena_done(&a);
+    buf_done(&early);
+}
+
 static void forwarded(struct replica *r, const struct wire *msg)
 {
     struct reader in = {.left = msg->data};
     uint64_t number = msg->seq;
-    if (!r->leads || number == 0)
+    if (number == 0)
         return;
+    if (!r->leads) {
+        keep_early(r, msg);
+        return;
+    }
     while (in.left.len > 0 && r->leads) {
         struct slice bytes = reader_bytes(&in);
         struct op op;
@@ -244,6 +291,36 @@ static void forwarded(struct replica *r, const struct wire *msg)
     }
 }
 
+static void add_pending(struct replica *r, const struct op *op, uint64_t give_up_ms)
+{
+    struct buf bytes = {0};
+    struct op plain = *op;
+    plain.now_ms = 0; /* the leader says when */
+    op_encode(&plain, &bytes);
+    BELAY_CHECK(!bytes.oom);
+    struct pending *p = mem_alloc(sizeof *p + buf_len(&bytes));
+    char *copy = (char *)(p + 1);
+    memcpy(copy, buf_data(&bytes), buf_len(&bytes));
+    *p = (struct pending){.no = ++r->no,
+                          .asker = op->asker,
+                          .give_up_ms = give_up_ms,
+                          .op = slice_of(copy, buf_len(&bytes))};
+    buf_done(&bytes);
+    *r->end = p;
+    r->end = &p->next;
+    r->n_pending++;
+    if (!r->unsent)
+        r->unsent = p;
+}
+
+/* The first op of a run tells everybody that the runs before are over; that of a leader commits
+ * something in its own term. It never gives up. */
+static void announce(struct replica *r)
+{
+    struct op tick = {.kind = OP_TICK};
+    add_pending(r, &tick, UINT64_MAX);
+}
+
 /* --- who leads --- */
 
 static void start_leading(struct replica *r)
@@ -254,8 +331,10 @@ static void start_leading(struct replica *r)
         r->origins[i].proposed = r->origins[i].applied;
     }
     buf_clear(&r->proposal);
+    announce(r);
     r->unsent = r->first;
     engine_lead(r->o->engine, r->shard);
+    take_early(r);
     log_info("order.leader", "shard=%u term=%" PRIu64 " index=%" PRIu64, r->shard,
              group_term(r->group), group_applied(r->group));
 }
@@ -272,6 +351,7 @@ static void group_changed(void *ctx, uint16_t shard)
     r->sent_term = group_term(r->group);
     r->sent_leader = leader;
     r->leads = false; /* until everything from before is applied */
+    buf_clear(&r->early);
     r->unsent = r->first;
     read_lost(r);
 }
@@ -431,35 +511,6 @@ uint64_t order_raft_next_ms(const struct order_raft *o)
 
 /* --- the order that the engine sees --- */
 
-static void add_pending(struct replica *r, const struct op *op, uint64_t give_up_ms)
-{
-    struct buf bytes = {0};
-    struct op plain = *op;
-    plain.now_ms = 0; /* the leader says when */
-    op_encode(&plain, &bytes);
-    BELAY_CHECK(!bytes.oom);
-    struct pending *p = mem_alloc(sizeof *p + buf_len(&bytes));
-    char *copy = (char *)(p + 1);
-    memcpy(copy, buf_data(&bytes), buf_len(&bytes));
-    *p = (struct pending){.no = ++r->no,
-                          .asker = op->asker,
-                          .give_up_ms = give_up_ms,
-                          .op = slice_of(copy, buf_len(&bytes))};
-    buf_done(&bytes);
-    *r->end = p;
-    r->end = &p->next;
-    r->n_pending++;
-    if (!r->unsent)
-        r->unsent = p;
-}
-
-/* The first op of this run tells everybody that the runs before are over. It never gives up. */
-static void announce(struct replica *r)
-{
-    struct op tick = {.kind = OP_TICK};
-    add_pending(r, &tick, UINT64_MAX);
-}
-
 static void raft_submit(struct order *base, size_t shard, const struct op *op)
 {
     struct order_raft *o = order_raft_of(base);
@@ -530,7 +581,8 @@ static void raft_open(struct order *base, struct engine *e)
         r->group = group_open(&config, &r->loaded, order_now(o));
         group_durable(r->group, journal_durable(o->journal), order_now(o));
         group_changed(o, (uint16_t)i);
-        announce(r);
+        if (!group_ready(r->group)) /* who leads at once says so in start_leading() */
+            announce(r);
     }
     o->opened = true;
     order_raft_settle(o);
@@ -550,6 +602,7 @@ static void raft_close(struct order *base)
         group_close(r->group);
         entry_log_done(&r->loaded.log);
         buf_done(&r->proposal);
+        buf_done(&r->early);
     }
     store_close(o);
     arena_done(&o->arena);

@@ -96,6 +96,8 @@ bool order_raft_retire(struct order_raft *o);
 
 struct group *order_raft_group(struct order_raft *o, size_t shard);
 struct journal *order_raft_journal(struct order_raft *o);
+/* The largest node number that this shard has ever heard of. */
+uint64_t order_raft_last_node(const struct order_raft *o, size_t shard);
 uint64_t order_raft_cluster(const struct order_raft *o);
 uint64_t order_raft_run(const struct order_raft *o); /* how often its directory was started */
 BELAY_MUST_CHECK enum belay_err order_raft_change(struct order_raft *o, enum group_change what,

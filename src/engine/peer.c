@@ -222,6 +222,11 @@ static void rest(struct link *l)
     l->retry_ms = 2 * l->retry_ms < PEER_RETRY_MAX_MS ? 2 * l->retry_ms : PEER_RETRY_MAX_MS;
 }
 
+void peers_set_cluster(struct peers *p, uint64_t cluster)
+{
+    p->config.self.cluster = cluster;
+}
+
 void peers_want(struct peers *p, uint64_t node, const char *address)
 {
     BELAY_CHECK(node > 0 && node < PEER_NODES_MAX);

@@ -31,7 +31,8 @@ struct peers;
 /* What a node says of itself when it connects. */
 struct peer_hello {
     uint64_t cluster, node, run;
-    char name[PEER_TEXT_MAX], listen[PEER_TEXT_MAX];
+    char name[PEER_TEXT_MAX], listen[PEER_TEXT_MAX]; /* where its clients connect */
+    char peer[PEER_TEXT_MAX];                        /* where its peers do */
     uint8_t priority;
 };
 
@@ -49,6 +50,7 @@ struct peers_config {
 
 BELAY_MUST_CHECK enum belay_err peers_open(const struct peers_config *config,
                                            struct peers **ret);
+void peers_set_cluster(struct peers *p, uint64_t cluster); /* for the hellos to come */
 void peers_want(struct peers *p, uint64_t node,
                 const char *address); /* connect, and keep at it */
 void peers_forget(struct peers *p, uint64_t node);

@@ -55,6 +55,7 @@ void peer_hello_encode(const struct peer_hello *h, struct buf *out)
     varint_put(out, h->priority);
     varint_put_bytes(out, slice_str(h->name));
     varint_put_bytes(out, slice_str(h->listen));
+    varint_put_bytes(out, slice_str(h->peer));
 }
 
 static bool take_text(struct reader *r, char out[PEER_TEXT_MAX])
@@ -82,7 +83,8 @@ enum belay_err peer_hello_decode(struct slice in, struct peer_hello *ret)
     if (r.bad || h.node == 0 || h.node >= PEER_NODES_MAX || priority > 15)
         return BELAY_ERR_CORRUPT;
     h.priority = (uint8_t)priority;
-    if (!take_text(&r, h.name) || !take_text(&r, h.listen) || r.left.len != 0)
+    if (!take_text(&r, h.name) || !take_text(&r, h.listen) || !take_text(&r, h.peer) ||
+        r.left.len != 0)
         return BELAY_ERR_CORRUPT;
     *ret = h;
     return BELAY_OK;

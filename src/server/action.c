@@ -138,6 +138,9 @@ void action_run(struct conn *c, const struct call *call, bool close)
     case ACTION_READY:
         ready(c, close);
         break;
+    case ACTION_CLUSTER:
+        cluster_action(c, call, close);
+        break;
     case ACTION_NONE:
         break;
     }

@@ -278,6 +278,7 @@ static bool open_order(struct server *s, struct order **ret)
                                  .peers = c->peers,
                                  .peer_listen = c->peer_listen,
                                  .listen = s->config->listen,
+                                 .join_id = c->join_id,
                                  .priority = c->priority,
                                  .fast_failover = c->fast_failover,
                                  .insecure = s->config->insecure,

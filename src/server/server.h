@@ -42,6 +42,7 @@ struct server_config {
     uint64_t trust_period_ms;
     struct server_cluster { /* data NULL: nothing on disk */
         const char *data, *node, *peers, *peer_listen;
+        uint64_t join_id; /* not 0: waits to be added, under this number */
         uint8_t priority;
         bool fast_failover, salvage;
     } cluster;

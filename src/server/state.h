@@ -141,6 +141,9 @@ void request_reply(struct conn *c, const struct reply *r, bool close); /* in ord
 void request_cancel_all(struct conn *c, bool tell); /* tell: that the server stops */
 void request_fail(struct conn *c, enum belay_err err, int http_status, const char *what);
 
+/* cluster.c */
+void cluster_action(struct conn *c, const struct call *call, bool close);
+
 /* action.c */
 void action_run(struct conn *c, const struct call *call, bool close);
 

@@ -34,10 +34,11 @@ class Nodes:
     def __init__(self, n, *args, dir=None):
         self.dir = dir or tempfile.mkdtemp(prefix="belay-nodes-")
         self.own_dir = dir is None
-        self.n, self.args = n, args
+        self.n, self.first, self.args = n, n, args
         ports = free_ports(2 * n)
         self.ports, self.peer_ports = ports[:n], ports[n:]
         self.processes = [None] * n
+        self.joined = {}
         self.logs = [os.path.join(self.dir, "n%d.log" % (i + 1)) for i in range(n)]
 
     def data(self, i):
@@ -45,8 +46,10 @@ class Nodes:
 
     def command(self, i):
         c = [BELAY, "serve", "--listen", "127.0.0.1:%d" % self.ports[i], "--data", self.data(i)]
+        if i in self.joined:
+            return c + self.joined[i] + ["--peer-listen", "127.0.0.1:%d" % self.peer_ports[i], *self.args]
         if self.n > 1:
-            peers = ",".join("n%d=127.0.0.1:%d" % (k + 1, p) for k, p in enumerate(self.peer_ports))
+            peers = ",".join("n%d=127.0.0.1:%d" % (k + 1, p) for k, p in enumerate(self.peer_ports[:self.first]))
             c += ["--node", "n%d" % (i + 1), "--peers", peers, "--peer-listen",
                   "127.0.0.1:%d" % self.peer_ports[i]]
         return c + list(self.args)
@@ -90,6 +93,48 @@ class Nodes:
                     if best is None or stamp > best[0]:
                         best = (stamp, i)
         return best[1] if best else None
+
+    def join(self, name, leader):
+        """A new node, added to the cluster; its index."""
+        port, peer = free_ports(2)
+        i = self.n
+        r = self.resp(leader)
+        end = time.monotonic() + WAIT_S
+        while True:
+            answer = r("CLUSTER", "ADD", name, "127.0.0.1:%d" % peer)
+            if not isinstance(answer, Error):
+                break
+            if "UNAVAILABLE" not in str(answer) or time.monotonic() > end:
+                raise AssertionError(answer)
+            time.sleep(0.05)
+        self.n += 1
+        self.ports.append(port)
+        self.peer_ports.append(peer)
+        self.processes.append(None)
+        self.logs.append(os.path.join(self.dir, name + ".log"))
+        self.joined[i] = ["--node", name, "--join", str(answer[3])]
+        self.start(i)
+        return i
+
+    def status(self, i):
+        """{node: role} as node i sees it."""
+        r = self.resp(i)
+        answer = r("CLUSTER", "STATUS")
+        fields = dict(zip(answer[::2], answer[1::2]))
+        rows = [dict(zip(n[::2], n[1::2])) for n in fields[b"nodes"]]
+        return {n[b"name"].decode(): n[b"role"].decode() for n in rows}
+
+    def until(self, what, seconds=WAIT_S):
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                if what():
+                    return
+            except (OSError, AssertionError):
+                pass
+            if time.monotonic() > end:
+                raise AssertionError("it did not happen")
+            time.sleep(0.05)
 
     def ready(self, i):
         """Waits until the node can serve."""

@@ -1,0 +1,102 @@
+/* cluster.c - `belay cluster`: who is in, who leads, and changing it. */
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static int cluster_status(struct cli *c)
+{
+    static const char *const names[] = {"NODE", "ID",      "ROLE",   "PRIORITY",
+                                        "UP",   "APPLIED", "LISTEN", "PEER"};
+    const struct belay_reply *r = NULL;
+    struct cli_table t = {.columns = 8, .right = {[1] = true, [3] = true, [5] = true}};
+    struct buf out = {0};
+    int err = belay_call(c->belay, &r, "CLUSTER", "STATUS", NULL);
+    if (err)
+        return cli_fail(c, err);
+    if (c->json)
+        return cli_print_json(r);
+    for (size_t i = 0; i < t.columns; i++)
+        cli_cell(&t, CLI_BOLD, "%s", names[i]);
+    for (const struct belay_reply *n = belay_at(belay_get(r, "nodes"), 0); n; n = n->next) {
+        cli_cell(&t, CLI_PLAIN, "%s", belay_text(belay_get(n, "name"), "?"));
+        cli_cell(&t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "id"), 0));
+        cli_cell(&t, CLI_PLAIN, "%s", belay_text(belay_get(n, "role"), "?"));
+        cli_cell(&t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "priority"), 0));
+        cli_cell(&t, CLI_PLAIN, "%s", belay_int(belay_get(n, "up"), 0) ? "yes" : "no");
+        cli_cell(&t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "applied"), 0));
+        cli_cell(&t, CLI_PLAIN, "%s", belay_text(belay_get(n, "listen"), ""));
+        cli_cell(&t, CLI_DIM, "%s", belay_text(belay_get(n, "peer"), ""));
+    }
+    cli_table_put(&t, &out, c->color);
+    return cli_flush(&out);
+}
+
+static int cluster_add(struct cli *c)
+{
+    const struct belay_reply *r = NULL;
+    const char *equals = strchr(c->words[1], '=');
+    char name[256];
+    if (!equals || equals == c->words[1] || (size_t)(equals - c->words[1]) >= sizeof name)
+        return cli_usage(c, "cluster add takes NAME=HOST:PORT, the port for its peers");
+    memcpy(name, c->words[1], (size_t)(equals - c->words[1]));
+    name[equals - c->words[1]] = '\0';
+    int err = belay_call(c->belay, &r, "CLUSTER", "ADD", name, equals + 1, NULL);
+    if (err)
+        return cli_fail(c, err);
+    if (c->json)
+        return cli_print_json(r);
+    printf("added; start it with\n  belay serve --node %s --join %" PRId64
+           " --peer-listen %s --data DIR --listen ADDRESS:PORT\n",
+           name, belay_int(belay_get(r, "id"), 0), equals + 1);
+    return CLI_OK;
+}
+
+static int cluster_remove(struct cli *c)
+{
+    int err = belay_call(c->belay, NULL, "CLUSTER", "REMOVE", c->words[1], NULL);
+    return err ? cli_fail(c, err) : CLI_OK;
+}
+
+static int cluster_transfer(struct cli *c)
+{
+    int err = belay_call(c->belay, NULL, "CLUSTER", "TRANSFER", c->words[1], NULL);
+    return err ? cli_fail(c, err) : CLI_OK;
+}
+
+static int cluster(struct cli *c)
+{
+    static const struct {
+        const char *word;
+        size_t words;
+        int (*run)(struct cli *c);
+    } verbs[] = {{"status", 1, cluster_status},
+                 {"add", 2, cluster_add},
+                 {"remove", 2, cluster_remove},
+                 {"transfer", 2, cluster_transfer}};
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        if (strcmp(verbs[i].word, c->words[0]) != 0)
+            continue;
+        if (c->n_words != verbs[i].words)
+            return cli_usage(c, "cluster %s takes %s", verbs[i].word,
+                             verbs[i].words == 1 ? "no more words" : "a node");
+        int code = cli_connect(c);
+        return code == CLI_OK ? verbs[i].run(c) : code;
+    }
+    return cli_usage(c, "\"%s\" is none of status, add, remove, transfer", c->words[0]);
+}
+
+const struct cli_command cli_cmd_cluster = {
+    .name = "cluster",
+    .args = "status | add NAME=HOST:PORT | remove NAME | transfer NAME",
+    .summary = "the nodes of a cluster: who leads, who is in",
+    .about = "A new node learns first and votes as soon as it has caught up. add, remove and\n"
+             "transfer go to the leader: status says which node that is.",
+    .examples = "  belay cluster status\n"
+                "  belay cluster add n4=10.0.0.4:7200\n"
+                "  belay cluster transfer n2",
+    .min_words = 1,
+    .max_words = 2,
+    .run = cluster,
+    .words = "status add remove transfer",
+};
