@@ -109,10 +109,12 @@ static void take_terminal(void)
     sigaction(SIGTTOU, &old, NULL);
 }
 
-_Noreturn static void become_command(const struct guard *g, int report_fd)
+_Noreturn static void become_command(const struct guard *g, pid_t guard, int report_fd)
 {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* should even the guard be killed */
+    if (getppid() != guard)
+        _exit(EXIT_CANNOT_RUN); /* it was, before we could ask for the signal */
     if (g->config->foreground)
         take_terminal();
     sigprocmask(SIG_SETMASK, &g->old_mask, NULL);
@@ -129,9 +131,10 @@ static int start_command(struct guard *g)
     int pipe_fds[2], err = 0;
     if (pipe2(pipe_fds, O_CLOEXEC) != 0)
         return errno;
+    pid_t guard = getpid();
     g->group = fork();
     if (g->group == 0)
-        become_command(g, pipe_fds[1]);
+        become_command(g, guard, pipe_fds[1]);
     int fork_err = errno;
     close(pipe_fds[1]);
     if (g->group > 0) {
