@@ -71,7 +71,7 @@ static void bench_open(struct bench *b)
         (void)snprintf(b->sessions[i], DIGITS, "s%06d", i);
         struct op op = {.kind = OP_SESSION_OPEN,
                         .session = slice_of(b->sessions[i], DIGITS - 1),
-                        .ttl_ms = 3600 * 1000};
+                        .ttl_ms = 3600000};
         apply(b, &op);
     }
 }
@@ -140,7 +140,7 @@ static double run(struct bench *b, uint64_t n, uint64_t keys, enum txn_status wa
 static void one_statement(void)
 {
     struct bench b;
-    uint64_t n = 4 * MILLION / scale;
+    uint64_t n = 4 * (uint64_t)MILLION / scale;
     bench_open(&b);
     begin(&b, 1);
     add(&b, NODE_SET, false, "MDS-Entry");
@@ -162,7 +162,7 @@ static void eight_tables(void)
 {
     struct bench b;
     bench_open(&b);
-    begin(&b, 2 * TABLES);
+    begin(&b, (size_t)2 * TABLES);
     for (int i = 0; i < TABLES; i++) {
         char table[32];
         (void)snprintf(table, sizeof table, "Review-%d", i);
@@ -213,7 +213,7 @@ static void waiting(void)
     program_put(&b.program, NODE_ASSERT);
     program_put_var(&b.program, NODE_SET, &v);
     op.program = buf_slice(&b.program);
-    op.wait_ms = 3600 * 1000;
+    op.wait_ms = 3600000;
     for (int i = 0; i <= WAITERS; i++) {
         effects_reset(&b.fx);
         op.index = machine_applied(b.m) + 1;

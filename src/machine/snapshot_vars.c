@@ -75,11 +75,12 @@ static void read_record(struct loader *ld, struct slot *slot, struct record **la
     ask.exclusive = loader_bounded(ld, 1);
     ask.value = loader_bytes(ld, 1, LIMIT_VALUE_BYTES);
     ask.description = loader_bytes(ld, 0, LIMIT_DESCRIPTION_BYTES);
-    if (!loader_ok(ld, ask.session && set_ms <= ld->m->now_ms))
+    loader_ok(ld, ask.session && set_ms <= ld->m->now_ms);
+    if (ld->r.bad || !ask.session)
         return;
-    for (const struct record *r = slot->records; r; r = r->next)
-        if (!loader_ok(ld, r->session != ask.session)) /* one record of a session */
-            return;
+    if (!loader_ok(ld, ask.session->seen_in != slot)) /* one record of a session */
+        return;
+    ask.session->seen_in = slot;
     struct record *r = record_new(ld->m, slot, &ask);
     r->set_ms = set_ms;
     r->end.seq = number;

@@ -104,8 +104,8 @@ static const char *check_record(const struct machine *m, const struct slot *slot
     PROMISE(r->end.seq > 0 && r->end.seq <= m->counter);
     PROMISE((r->ttl_ms == 0) == (r->end.pos == 0));
     PROMISE(r->ttl_ms == 0 || r->end.at == r->set_ms + r->ttl_ms);
-    for (const struct record *other = r->next; other; other = other->next)
-        PROMISE(other->session != r->session); /* one record of a session */
+    PROMISE(r->session->seen_in != slot); /* one record of a session */
+    r->session->seen_in = slot;
     return NULL;
 }
 
@@ -115,9 +115,11 @@ static const char *check_table(const struct machine *m, const struct table *t)
     list_each (it, &t->slot_list) {
         const struct slot *slot = list_item(it, const struct slot, in_table);
         uint32_t n = 0;
+        for (const struct record *r = slot->records; r; r = r->next)
+            r->session->seen_in = NULL;
         for (const struct record *r = slot->records; r; r = r->next, n++)
             PASS_ON(check_record(m, slot, r));
-        PROMISE(n > 0 && n == slot->n_records); /* exists for a reason */
+        PROMISE(n > 0 && n == slot->n_records && n <= LIMIT_RECORDS); /* exists for a reason */
         PROMISE(slot->table == t && !slot->touched);
         PROMISE(slot_find(m, t, slot_key(slot)) == slot);
         slots++;
@@ -145,7 +147,7 @@ static const char *check_parked(const struct machine *m, const struct space *s)
         bytes += p->program_len;
         n++;
     }
-    PROMISE(n == s->n_parked && bytes == s->parked_bytes);
+    PROMISE(n == s->n_parked && bytes == s->parked_bytes && n <= LIMIT_TXN_WAITING);
     PROMISE(n || s->watched.count == 0);
     return NULL;
 }
@@ -173,7 +175,7 @@ static const char *check_session_vars(const struct session *s)
         last = r->end.seq;
         n++;
     }
-    PROMISE(n == s->n_records);
+    PROMISE(n == s->n_records && n <= LIMIT_SESSION_VARIABLES);
     last = 0;
     list_each (it, &s->parked) {
         const struct parked *p = list_item(it, const struct parked, in_session);
@@ -250,7 +252,8 @@ const char *machine_unsound(const struct machine *m)
 static bool is_walk_due(const struct machine *m)
 {
     enum { SMALL = 256 };
-    return m->applied % (1 + (m->locks + m->waiting + m->sessions.count) / SMALL) == 0;
+    uint64_t things = m->locks + m->waiting + m->sessions.count + m->n_records + m->n_parked;
+    return m->applied % (1 + things / SMALL) == 0;
 }
 
 bool machine_is_sound(const struct machine *m)

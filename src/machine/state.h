@@ -40,6 +40,7 @@ struct session {
     struct list records, parked; /* each by number */
     uint32_t n_items;            /* holds and waits */
     uint32_t n_records;
+    const struct slot *seen_in; /* scratch: twins among the records of a slot */
     uint32_t ttl_ms, linger_ms;
     uint64_t target; /* the connection it is attached to, 0: none */
     char *description;

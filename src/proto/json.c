@@ -707,7 +707,8 @@ static void put_text(struct buf *out, struct slice raw, bool escaped, struct are
 
 static void put_members(struct buf *out, const struct json_token *object, struct arena *scratch)
 {
-    const struct json_token **list = arena_alloc(scratch, object->items * sizeof *list);
+    const struct json_token **list =
+        arena_alloc(scratch, object->items * sizeof(struct json_token *));
     if (!list) {
         out->oom = true;
         return;

@@ -30,7 +30,7 @@ static void it_is_one_from_the_start(void **state)
     trust_init(&t, TRUST_DECAY_DEFAULT, TRUST_PERIOD_DEFAULT_MS, 5000);
     trust_advance(&t, 5000);
     assert_true(t.level == 1 && t.norm == 0);
-    trust_advance(&t, 5000 + 3600 * 1000);
+    trust_advance(&t, 3605000);
     assert_true(t.level == 1 && t.norm == 0);
 }
 
@@ -77,9 +77,9 @@ static void after_a_burst_it_comes_back(void **state)
     struct trust t;
     trust_init(&t, TRUST_DECAY_DEFAULT, TRUST_PERIOD_DEFAULT_MS, 0);
     busy(&t, 0, 16);
-    trust_advance(&t, 54 * 1000);
+    trust_advance(&t, 54000);
     assert_true(t.level == 0);
-    trust_advance(&t, 56 * 1000);
+    trust_advance(&t, 56000);
     assert_true(t.level == 1 && t.norm == 0);
 }
 
