@@ -368,7 +368,7 @@ static const struct cli_command *const rows[] = {
 static int list_rows(FILE *to, int code)
 {
     fprintf(to, "usage: belay queue SUBCOMMAND ...\n\n");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         fprintf(to, "  %-10s %s\n", rows[i]->name + strlen("queue "), rows[i]->summary);
     fprintf(to, "\nbelay queue SUBCOMMAND --help says more; docs/QUEUE.md says why.\n");
     return code;
@@ -378,7 +378,7 @@ static int run_queue(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
         return argc < 2 ? list_rows(stderr, CLI_USAGE) : list_rows(stdout, CLI_OK);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(rows[i]->name + strlen("queue "), argv[1]) != 0)
             continue;
         struct cli c = {.command = rows[i], .color = cli_color_wanted(1)};

@@ -85,6 +85,8 @@ static int serve(struct cli *c)
                     .priority = (uint8_t)priority,
                     .fast_failover = cli_given(c, "fast-failover"),
                     .salvage = cli_given(c, "salvage")},
+        .postgres = cli_text(c, "postgres", NULL),
+        .schema = cli_text(c, "schema", "belay"),
         .hosts = hosts,
         .on_listening = on_listening,
     };
@@ -103,6 +105,8 @@ static const struct cli_option serve_options[] = {
     {"fast-failover", 0, CLI_FLAG, NULL, "elect after 100 ms of silence instead of 500"},
     {"salvage", 0, CLI_FLAG, NULL,
      "damaged data: keep what is before the damage, lose the rest"},
+    {"postgres", 0, CLI_TEXT, "URL", "serve /v1/queues from this database (docs/QUEUE.md)"},
+    {"schema", 0, CLI_TEXT, "NAME", "the queue's schema in it (belay)"},
     {"insecure", 0, CLI_FLAG, NULL, "listen beyond loopback although nobody logs in"},
     {"host", 0, CLI_TEXT, "NAME", "another name of this server that web pages may use"},
     {"max-connections", 0, CLI_NUMBER, "N", "connections at once (10000)"},

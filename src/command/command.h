@@ -55,7 +55,9 @@ enum action {
     ACTION_INFO,
     ACTION_READY,
     ACTION_METRICS,
-    ACTION_CLUSTER, /* its command says what; text: node, peer: its address */
+    ACTION_CLUSTER,    /* its command says what; text: node, peer: its address */
+    ACTION_QUEUE_PUSH, /* the arguments are in the call */
+    ACTION_QUEUE_LIST,
 };
 
 /* How the answer shall look; kept while the asker waits, so it is small. */

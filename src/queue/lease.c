@@ -149,21 +149,21 @@ static void arrays_begin(struct arrays *a)
 {
     struct buf *all[] = {&a->ids, &a->fences, &a->status, &a->outcome, &a->error};
     *a = (struct arrays){0};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         text_array_begin(all[i]);
 }
 
 static void arrays_end(struct arrays *a)
 {
     struct buf *all[] = {&a->ids, &a->fences, &a->status, &a->outcome, &a->error};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         text_array_end(all[i]);
 }
 
 static void arrays_done(struct arrays *a)
 {
     struct buf *all[] = {&a->ids, &a->fences, &a->status, &a->outcome, &a->error};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         buf_done(all[i]);
 }
 

@@ -36,8 +36,6 @@ struct runner {
     enum belay_queue_verdict answer;
 };
 
-extern char **environ;
-
 void group_free(struct group *g)
 {
     if (!g)

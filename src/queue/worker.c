@@ -77,7 +77,7 @@ static char *one_line(const char *json)
     size_t n = strlen(json);
     char *line = mem_alloc(n + 2);
     for (size_t i = 0; i < n; i++)
-        line[i] = json[i] == '\n' ? ' ' : json[i];
+        line[i] = (char)(json[i] == '\n' ? ' ' : json[i]);
     line[n] = '\n';
     line[n + 1] = '\0';
     return line;
@@ -131,7 +131,7 @@ void worker_maybe_close(struct worker *w)
                               (uv_handle_t *)&w->done,  (uv_handle_t *)&w->prime_timer,
                               (uv_handle_t *)&w->grace, (uv_handle_t *)&w->sigterm,
                               (uv_handle_t *)&w->sigint};
-    for (size_t i = 0; i < sizeof handles / sizeof *handles; i++)
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
         uv_close(handles[i], NULL);
 }
 
@@ -511,7 +511,7 @@ static void make_names(struct worker *w)
 static void open_handles(struct worker *w)
 {
     uv_timer_t *timers[] = {&w->tick, &w->recheck, &w->done, &w->prime_timer, &w->grace};
-    for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) {
+    for (size_t i = 0; i < sizeof timers / sizeof timers[0]; i++) {
         (void)uv_timer_init(&w->loop, timers[i]);
         timers[i]->data = w;
     }

@@ -141,6 +141,10 @@ void action_run(struct conn *c, const struct call *call, bool close)
     case ACTION_CLUSTER:
         cluster_action(c, call, close);
         break;
+    case ACTION_QUEUE_PUSH:
+    case ACTION_QUEUE_LIST:
+        queue_run(c, call, close);
+        break;
     case ACTION_NONE:
         break;
     }

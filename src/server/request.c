@@ -200,6 +200,30 @@ static void on_answer(struct ask *ask, const struct event *ev)
     emit_ready(c);
 }
 
+struct pending *request_defer(struct conn *c, const struct call *call, bool close,
+                              void (*forget)(struct pending *p))
+{
+    struct pending *p = pending_new(c, call->manner, close);
+    p->forget = forget;
+    enqueue(c, p);
+    return p;
+}
+
+void request_answer(struct pending *p, const struct reply *r)
+{
+    struct conn *c = p->conn;
+    conn_dirty(c);
+    if (c->head != p) {
+        hold_back(c, p, r);
+        return;
+    }
+    conn_use_out(c);
+    write_reply(c, &c->out, r, p->close, p->bare);
+    dequeue(c);
+    pending_free(p);
+    emit_ready(c);
+}
+
 void request_cancel_all(struct conn *c, bool tell)
 {
     struct server *s = c->server;
@@ -207,7 +231,10 @@ void request_cancel_all(struct conn *c, bool tell)
     for (; p; p = p->next) {
         if (p->state != PENDING_ASKED)
             continue;
-        engine_cancel(s->engine, &p->ask);
+        if (p->forget)
+            p->forget(p);
+        else
+            engine_cancel(s->engine, &p->ask);
         p->state = PENDING_ANSWERED;
         if (!tell)
             continue;

@@ -6,6 +6,7 @@
  * turn (before the loop sleeps and after it has read) and is where engine batches end, replies
  * are written, one write a connection, and connections are closed. */
 #include "server/server.h"
+#include "queue/front.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -13,6 +14,7 @@
 #include "command/scripts.h"
 #include "engine/host.h"
 #include "engine/order.h"
+#include "queue/front.h"
 #include "server/state.h"
 
 #include <assert.h>
@@ -69,6 +71,8 @@ static void close_all_handles(struct server *s)
     close_handle((uv_handle_t *)&s->sigterm);
     close_handle((uv_handle_t *)&s->sigint);
     close_handle((uv_handle_t *)&s->listener);
+    front_close(s->front);
+    s->front = NULL;
 }
 
 void server_flush(struct server *s)
@@ -358,6 +362,8 @@ int server_run(const struct server_config *config)
         if (config->on_listening)
             config->on_listening(s->address);
         start_handles(s);
+        if (config->postgres)
+            s->front = front_open(&s->loop, config->postgres, config->schema);
     } else {
         close_all_handles(s);
         if (s->host)

@@ -46,6 +46,7 @@ struct server_config {
         uint8_t priority;
         bool fast_failover, salvage;
     } cluster;
+    const char *postgres, *schema; /* of the queue; postgres NULL: none */
     const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */
     /* Told once, when connections are taken: "127.0.0.1:41234". NULL is allowed. */
     void (*on_listening)(const char *address);

@@ -28,6 +28,8 @@
 enum { SERVER_SPARE_BUFFERS = 64, SERVER_SPARE_BYTES_MAX = 65536 };
 
 struct host;
+struct front;
+struct front_call;
 
 enum door { DOOR_SNIFF, DOOR_RESP, DOOR_HTTP };
 
@@ -41,7 +43,8 @@ struct server {
     uv_check_t check;
     uv_signal_t sigterm, sigint;
     struct engine *engine;
-    struct host *host; /* of the durable engine; NULL: memory */
+    struct host *host;   /* of the durable engine; NULL: memory */
+    struct front *front; /* of the queue in PostgreSQL; NULL: none */
     struct feed *feed;
     struct scripts *scripts;
     struct arena request_arena, reply_arena;
@@ -80,6 +83,8 @@ struct pending {
     struct pending *next; /* in the queue, in the late list, or free */
     struct buf held;      /* the reply, while others are before it */
     struct manner manner;
+    void (*forget)(struct pending *p); /* not the engine's: how to call it off */
+    struct front_call *remote;
     uint8_t state; /* enum pending_state */
     bool close;    /* HTTP: close the connection behind this reply */
     bool bare;     /* HTTP: it answers HEAD, so its body stays here */
@@ -138,7 +143,11 @@ struct standing server_standing(struct server *s); /* uptime, trust and norm, as
 /* Takes the requests in `in`; returns how many bytes were used up. */
 size_t request_feed(struct conn *c, struct slice in);
 void request_reply(struct conn *c, const struct reply *r, bool close); /* in order */
-void request_cancel_all(struct conn *c, bool tell); /* tell: that the server stops */
+/* A request that something else than the engine answers, later: its place in the queue. */
+struct pending *request_defer(struct conn *c, const struct call *call, bool close,
+                              void (*forget)(struct pending *p));
+void request_answer(struct pending *p, const struct reply *r); /* frees it */
+void request_cancel_all(struct conn *c, bool tell);            /* tell: that the server stops */
 void request_fail(struct conn *c, enum belay_err err, int http_status, const char *what);
 
 /* cluster.c */
@@ -146,6 +155,9 @@ void cluster_action(struct conn *c, const struct call *call, bool close);
 
 /* action.c */
 void action_run(struct conn *c, const struct call *call, bool close);
+
+/* queue.c */
+void queue_run(struct conn *c, const struct call *call, bool close);
 
 /* watch.c */
 void watch_open(struct conn *c, const struct call *call);
