@@ -4,10 +4,19 @@
 
 #include <stdlib.h>
 
+/* What is kept of an event, its bytes right behind it: news say that something happened, not
+ * what is inside. A body or a row is for the asker. Small, because the ring is written at every
+ * step and should stay in the cache. */
+struct kept {
+    uint64_t at_ms, fence, ticket, position, count, expires_in_ms, waited_ms;
+    uint8_t kind, reason, mode, forever;
+    uint16_t account_len, ns_len, name_len, owner_len, session_len;
+    char bytes[];
+};
+
 struct slot {
-    struct event ev; /* its slices point into `mem` */
-    char *mem;
-    size_t cap;
+    struct kept *kept;
+    size_t cap; /* of its bytes */
 };
 
 struct feed {
@@ -15,6 +24,7 @@ struct feed {
     size_t cap;
     uint64_t next; /* number of the next event; the oldest kept is next - cap, or 1 */
     struct list watchers;
+    struct event shown; /* what feed_get() gave out last */
 };
 
 struct feed *feed_open(size_t cap)
@@ -33,64 +43,92 @@ void feed_close(struct feed *f)
     if (!f)
         return;
     for (size_t i = 0; i < f->cap; i++)
-        free(f->slots[i].mem);
+        free(f->slots[i].kept);
     list_each_safe(it, &f->watchers) list_remove(it);
     free(f->slots);
     free(f);
 }
 
-static struct slice keep(char **at, struct slice s)
+static char *keep(char *at, struct slice s)
 {
-    char *copy = *at;
     if (s.len)
-        memcpy(copy, s.data, s.len);
-    *at += s.len;
-    return slice_of(copy, s.len);
+        memcpy(at, s.data, s.len);
+    return at + s.len;
 }
 
 uint64_t feed_append(struct feed *f, const struct event *ev)
 {
     struct slot *slot = &f->slots[f->next % f->cap];
     size_t need = ev->account.len + ev->ns.len + ev->name.len + ev->owner.len + ev->session.len;
-    if (need > slot->cap || !slot->mem) {
-        free(slot->mem);
-        slot->mem = mem_alloc(need);
-        slot->cap = need;
+    BELAY_CHECK(need <= UINT16_MAX); /* names and descriptions: far below */
+    if (need > slot->cap || !slot->kept) {
+        free(slot->kept);
+        slot->cap = (need + 31) / 32 * 32;
+        slot->kept = mem_alloc(sizeof *slot->kept + slot->cap);
     }
-    char *at = slot->mem;
-    slot->ev = *ev;
-    slot->ev.account = keep(&at, ev->account);
-    slot->ev.ns = keep(&at, ev->ns);
-    slot->ev.name = keep(&at, ev->name);
-    slot->ev.owner = keep(&at, ev->owner);
-    slot->ev.session = keep(&at, ev->session);
-    /* bodies and rows are for the asker: news say that something happened, not what is inside
-     */
-    slot->ev.text = SLICE("");
-    slot->ev.cycle = NULL;
-    slot->ev.locks = NULL;
-    slot->ev.sessions = NULL;
-    slot->ev.namespaces = NULL;
-    slot->ev.tables = NULL;
-    slot->ev.variables = NULL;
-    slot->ev.data = NULL;
-    slot->ev.failed = SLICE("");
-    slot->ev.n_cycle = slot->ev.n_rows = slot->ev.n_data = 0;
+    struct kept *k = slot->kept;
+    *k = (struct kept){.at_ms = ev->at_ms,
+                       .fence = ev->fence,
+                       .ticket = ev->ticket,
+                       .position = ev->position,
+                       .count = ev->count,
+                       .expires_in_ms = ev->expires_in_ms,
+                       .waited_ms = ev->waited_ms,
+                       .kind = (uint8_t)ev->kind,
+                       .reason = (uint8_t)ev->reason,
+                       .mode = (uint8_t)ev->mode,
+                       .forever = ev->forever,
+                       .account_len = (uint16_t)ev->account.len,
+                       .ns_len = (uint16_t)ev->ns.len,
+                       .owner_len = (uint16_t)ev->owner.len,
+                       .session_len = (uint16_t)ev->session.len,
+                       .name_len = (uint16_t)ev->name.len};
+    char *at = keep(k->bytes, ev->account);
+    at = keep(at, ev->ns);
+    at = keep(at, ev->name);
+    at = keep(at, ev->owner);
+    (void)keep(at, ev->session);
     uint64_t seq = f->next++;
     list_each_safe(it, &f->watchers)
     {
         struct watcher *w = list_item(it, struct watcher, node);
-        w->wake(w);
+        w->wake(w, ev);
     }
     return seq;
 }
 
-enum belay_err feed_get(const struct feed *f, uint64_t seq, const struct event **ret_ev)
+static struct slice show(const char **at, size_t len)
+{
+    struct slice s = slice_of(*at, len);
+    *at += len;
+    return s;
+}
+
+enum belay_err feed_get(struct feed *f, uint64_t seq, const struct event **ret_ev)
 {
     BELAY_CHECK(seq < f->next);
     if (seq == 0 || f->next - seq > f->cap)
         return BELAY_ERR_GONE;
-    *ret_ev = &f->slots[seq % f->cap].ev;
+    const struct kept *k = f->slots[seq % f->cap].kept;
+    f->shown = (struct event){.kind = (enum event_kind)k->kind,
+                              .news = true,
+                              .reason = (enum reason)k->reason,
+                              .mode = (enum lock_mode)k->mode,
+                              .forever = k->forever,
+                              .at_ms = k->at_ms,
+                              .fence = k->fence,
+                              .ticket = k->ticket,
+                              .position = k->position,
+                              .count = k->count,
+                              .expires_in_ms = k->expires_in_ms,
+                              .waited_ms = k->waited_ms};
+    const char *at = k->bytes;
+    f->shown.account = show(&at, k->account_len);
+    f->shown.ns = show(&at, k->ns_len);
+    f->shown.name = show(&at, k->name_len);
+    f->shown.owner = show(&at, k->owner_len);
+    f->shown.session = show(&at, k->session_len);
+    *ret_ev = &f->shown;
     return BELAY_OK;
 }
 

@@ -14,21 +14,22 @@
 
 struct feed; /* fields live in feed.c */
 
-/* Somebody who wants to hear that there is news. `wake` is called on each append; it must not
- * change the feed; it reads with feed_get() when it is ready to (back-pressure is the
- * watcher's). */
+/* Somebody who wants to hear that there is news. `wake` is called on each append with the event
+ * as it happened (borrowed); it must not change the feed. One that needs the history reads it
+ * with feed_get() when it is ready to (back-pressure is the watcher's). */
 struct watcher {
     struct list node; /* list_init() it first */
-    void (*wake)(struct watcher *w);
+    void (*wake)(struct watcher *w, const struct event *ev);
 };
 
 struct feed *feed_open(size_t cap); /* cap > 0; never NULL */
 void feed_close(struct feed *f);    /* NULL is allowed */
 
 uint64_t feed_append(struct feed *f, const struct event *ev); /* copies; returns its number */
-/* Borrows event `seq`, valid until the next feed_append(). seq < feed_next().
- * BELAY_ERR_GONE: dropped already, the watcher must read a full state first. */
-BELAY_MUST_CHECK enum belay_err feed_get(const struct feed *f, uint64_t seq,
+/* Borrows event `seq`, valid until the next call of feed_get() or feed_append(): who, what,
+ * where and when, without bodies and rows. seq < feed_next(). BELAY_ERR_GONE: dropped already,
+ * the watcher must read a full state first. */
+BELAY_MUST_CHECK enum belay_err feed_get(struct feed *f, uint64_t seq,
                                          const struct event **ret_ev);
 uint64_t feed_next(const struct feed *f);
 void feed_watch(struct feed *f, struct watcher *w);

@@ -136,15 +136,12 @@ void server_accept_more(struct server *s)
     }
 }
 
-static void count_news(struct watcher *w)
+static void count_news(struct watcher *w, const struct event *ev)
 {
     struct server *s = list_item(w, struct server, counter);
-    const struct event *ev;
-    if (feed_get(s->feed, feed_next(s->feed) - 1, &ev) == BELAY_OK)
-        s->metrics.news[ev->kind]++;
-    else
-        return;
-    attach_news(s, ev);
+    s->metrics.news[ev->kind]++;
+    if (ev->session.len)
+        attach_news(s, ev);
 }
 
 /* --- once a second ---

@@ -23,8 +23,9 @@ struct watch {
     struct slice ns, prefix; /* owned, behind the struct */
 };
 
-static void on_wake(struct watcher *w)
+static void on_wake(struct watcher *w, const struct event *ev)
 {
+    (void)ev;
     conn_dirty(((struct watch *)(void *)w)->conn);
 }
 

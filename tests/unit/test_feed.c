@@ -93,8 +93,9 @@ struct counter {
     bool leaves;
 };
 
-static void on_wake(struct watcher *w)
+static void on_wake(struct watcher *w, const struct event *ev)
 {
+    (void)ev;
     struct counter *c = (struct counter *)(void *)w;
     c->woken++;
     if (c->leaves)
