@@ -115,6 +115,7 @@ const char *cli_parse_number(const char *text, int64_t *ret_v);
 int cli_connect(struct cli *c);
 /* The exit status for a failed call; prints "belay: ..." once. */
 int cli_fail(const struct cli *c, int code);
+int cli_exit_of(int code); /* enum belay_code -> enum cli_exit */
 int cli_error(int exit_code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* host:pid:random - nobody else has it. `space` needs CLI_OWNER_BYTES. */
 enum { CLI_OWNER_BYTES = 129 };

@@ -106,7 +106,9 @@ static int lead(struct run *r)
             struct timespec pause = {.tv_nsec = 200000000};
             nanosleep(&pause, NULL);
             code = run_open(r);
+            r->quiet = true;
         } while (code == RUN_UNREACHABLE); /* a leader that lost its server waits for it */
+        r->quiet = false;
     }
 }
 

@@ -36,7 +36,7 @@ int cli_connect(struct cli *c)
     return cli_error(CLI_FAILED, "%s", belay_code_text(code));
 }
 
-static int exit_of(int code)
+int cli_exit_of(int code)
 {
     switch (code) {
     case BELAY_E_OK:
@@ -62,7 +62,8 @@ static int exit_of(int code)
 int cli_fail(const struct cli *c, int code)
 {
     const char *word = belay_error_word(c->belay);
-    return cli_error(exit_of(code), "%s%s%s", word, word[0] ? ": " : "", belay_error(c->belay));
+    return cli_error(cli_exit_of(code), "%s%s%s", word, word[0] ? ": " : "",
+                     belay_error(c->belay));
 }
 
 const char *cli_unique_owner(char *space)

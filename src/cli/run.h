@@ -66,6 +66,7 @@ struct run {
     enum belay_status answer;
     bool is_tty; /* stderr shows the place in the line */
     bool status_shown;
+    bool quiet;         /* the same failure was told already */
     int events_fd;      /* -1: none */
     bool events_opened; /* by us: a file */
     /* while it runs */

@@ -17,8 +17,7 @@
 int run_exit_of(struct run *r, int code)
 {
     run_status_clear(r);
-    int code_of_cli = cli_fail(r->c, code);
-    switch (code_of_cli) {
+    switch (r->quiet ? cli_exit_of(code) : cli_fail(r->c, code)) {
     case CLI_UNREACHABLE:
     case CLI_TIMED_OUT: /* the server did not answer: it is not there for us */
         return RUN_UNREACHABLE;
@@ -254,7 +253,9 @@ static int open_again(struct run *r)
             return cli_error(r->wait_ms == 0 ? RUN_NOT_OBTAINED : RUN_TIMED_OUT,
                              "not obtained in time");
         code = run_open(r);
+        r->quiet = true;
     } while (code == RUN_UNREACHABLE);
+    r->quiet = false;
     return code;
 }
 

@@ -295,8 +295,14 @@ void lease_step(struct belay *b)
 {
     int64_t now = client_now_ms();
     bool ready = b->state == CLIENT_READY;
-    if (b->session[0] && now >= b->session_proven_ms - early_of(b, b->session_ttl_ms))
+    if (b->session[0] && now >= b->session_proven_ms - early_of(b, b->session_ttl_ms)) {
         lease_session_over(b, why_silent(b));
+        /* The server may yet come back and find the session attached to this connection: it
+         * must not live on, and wait in lines, for somebody who has given it up. */
+        if (b->state != CLIENT_OFF)
+            wire_fail(b, BELAY_E_CLOSED, "%s did not answer in time", b->addrs[b->at].text);
+        ready = false;
+    }
     if (b->session[0] && ready && !b->session_sent_ms && now >= b->session_keep_ms)
         session_keep(b);
     for (struct hold *h = b->holds, *next; h; h = next) {

@@ -367,6 +367,28 @@ static void a_silent_server_is_told_before_the_lease_can_pass_on(void **state)
     belay_close(b);
 }
 
+/* A session that was given up must not live on at the server, attached to our connection. */
+static void a_session_that_is_given_up_takes_its_connection_with_it(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    struct lost_note note = {0};
+    (void)state;
+    fake_set(&server,
+             RULES(SAYS("SESSION OPEN", "$2\r\ns1\r\n"), SAYS("SESSION KEEPALIVE", "")));
+    belay_on_lost(b, 100, note_lost, &note);
+    assert_int_equal(belay_session_open(b, 400, 0, "test"), BELAY_E_OK);
+    int err = BELAY_E_OK;
+    while (!note.calls)
+        err = belay_poll(b, 2000);
+    assert_string_equal(note.name, "(session)");
+    assert_int_equal(note.why, BELAY_E_DEADLINE);
+    assert_int_equal(err, BELAY_E_CLOSED);
+    assert_false(belay_is_connected(b));
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK); /* on a new one */
+    assert_int_equal(atomic_load(&server.connections), 2);
+    belay_close(b);
+}
+
 static void a_stale_renewal_is_told_at_once(void **state)
 {
     struct belay *b = open_handle(server.addr, 2000);
@@ -545,6 +567,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_place_in_line_is_answered_by_a_push, start, stop),
         cmocka_unit_test_setup_teardown(a_grant_out_of_the_line_is_confirmed, start, stop),
         cmocka_unit_test_setup_teardown(a_silent_server_is_told_before_the_lease_can_pass_on,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(a_session_that_is_given_up_takes_its_connection_with_it,
                                         start, stop),
         cmocka_unit_test_setup_teardown(a_stale_renewal_is_told_at_once, start, stop),
         cmocka_unit_test_setup_teardown(a_session_is_attached_again_after_the_connection_broke,
