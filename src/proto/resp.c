@@ -12,9 +12,31 @@ static enum resp_step bad(struct cursor *c, const char *why)
     return RESP_BAD;
 }
 
-/* "123\r\n", 0..max, as one is written: no sign, no leading zero. */
+/* The usual case of read_length(): one or two digits, all there, below every limit. */
+static inline bool read_short_length(struct cursor *c, size_t *ret_n)
+{
+    const char *p = c->at;
+    if (c->end - p < 4)
+        return false;
+    unsigned first = (unsigned char)p[0] - (unsigned)'0';
+    unsigned second = (unsigned char)p[1] - (unsigned)'0';
+    if (first <= 9 && p[1] == '\r' && p[2] == '\n') {
+        *ret_n = first;
+        c->at = p + 3;
+        return true;
+    }
+    if (first == 0 || first > 9 || second > 9 || p[2] != '\r' || p[3] != '\n')
+        return false;
+    *ret_n = first * 10 + second;
+    c->at = p + 4;
+    return true;
+}
+
+/* "123\r\n", 0..max (at least 99), as one is written: no sign, no leading zero. */
 static inline enum resp_step read_length(struct cursor *c, size_t max, size_t *ret_n)
 {
+    if (read_short_length(c, ret_n))
+        return RESP_DONE;
     const char *first = c->at, *p = first;
     size_t n = 0;
     for (; p < c->end && *p >= '0' && *p <= '9'; p++) {

@@ -3,12 +3,24 @@
 
 enum { HEAD_BYTES = 24 }; /* a type byte, a sign, 20 digits, CR, LF */
 
+static inline size_t count_digits(uint64_t n) /* comparisons are cheaper than divisions */
+{
+    for (size_t digits = 1;; n /= 10000, digits += 4) {
+        if (n < 10)
+            return digits;
+        if (n < 100)
+            return digits + 1;
+        if (n < 1000)
+            return digits + 2;
+        if (n < 10000)
+            return digits + 3;
+    }
+}
+
 /* "$12\r\n" at p; returns the end. */
 static inline char *head(char *p, char type, uint64_t n)
 {
-    size_t digits = 1;
-    for (uint64_t rest = n; rest >= 10; rest /= 10)
-        digits++;
+    size_t digits = count_digits(n);
     *p++ = type;
     for (size_t i = digits; i-- > 0; n /= 10)
         p[i] = (char)('0' + n % 10);
