@@ -69,7 +69,7 @@ static void receive_append(struct group *g, const struct wire *w)
      * it. */
     uint64_t covered = g->raft.trail.snapshot.index;
     size_t from = 0;
-    if (w->index + 1 < g->log.first && w->index < covered && group_guarded(g, GUARD_COVERED)) {
+    if (w->index < g->log.first && w->index < covered && group_guarded(g, GUARD_COVERED)) {
         from = (size_t)(covered - w->index);
         struct wire beat = *w;
         beat.index = covered;

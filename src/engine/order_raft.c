@@ -184,7 +184,8 @@ static void take_op(struct replica *r, uint64_t node, uint64_t run, uint64_t num
         origin->log_run = run;
         origin->proposed = 0;
     }
-    if (run < origin->log_run || number != origin->proposed + 1)
+    bool again = r->o->config.canaries & CANARY_TWICE && number <= origin->proposed;
+    if (run < origin->log_run || (number != origin->proposed + 1 && !again))
         return; /* in the log already, or something before it got lost and comes again */
     if (buf_len(&r->proposal) + op.len + (size_t)2 * HEAD > GROUP_ENTRY_BYTES_MAX)
         propose(r);
@@ -424,7 +425,8 @@ void order_raft_settle(struct order_raft *o)
         settle_replica(&o->replicas[i]);
     if (o->config.canaries & CANARY_EARLY_ACK)
         for (size_t i = 0; i < o->base.n_shards; i++)
-            group_durable(o->replicas[i].group, UINT64_MAX, order_now(o));
+            if (!group_installing(o->replicas[i].group))
+                group_durable(o->replicas[i].group, UINT64_MAX, order_now(o));
     store_settle(o);
     o->settling = false;
     take_job(o);

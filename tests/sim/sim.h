@@ -27,6 +27,7 @@ struct sim_plan {
     uint64_t span_ms; /* with faults; then everything heals */
     int clients;
     bool crashes, pauses, cuts, one_way, transfers, changes, clocks, aim_leader, herd;
+    bool slow; /* some clocks go at a quarter of the world's time, instead of 4 % off */
     unsigned loss, twice;       /* per cent of messages */
     unsigned delay_ms, disk_ms; /* at most */
     uint64_t snapshot_bytes;
@@ -64,6 +65,7 @@ struct sim_event {
         EV_CLIENT,
         EV_FAULT,
         EV_START,
+        EV_JOIN,
         EV_HEAL
     } kind;
     uint64_t node, life, from;
@@ -124,6 +126,7 @@ void sim_node_crash(struct sim_world *w, uint64_t id);
 void sim_node_event(struct sim_world *w, struct sim_event *ev);
 void sim_node_settle(struct sim_world *w, struct sim_node *n);
 uint64_t sim_node_clock(const struct sim_node *n);
+void sim_node_set_rate(struct sim_node *n, uint64_t rate); /* per mille of the world's time */
 struct group *sim_group(const struct sim_node *n);
 
 /* sim_client.c */

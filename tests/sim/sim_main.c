@@ -133,6 +133,7 @@ static void cut(struct sim_world *w)
     uint64_t kind = sim_random(w, 4);
     if (kind == 0)
         return;
+    sim_post(w, 200 + sim_random(w, 5000), EV_JOIN, 0);
     uint64_t one = victim(w);
     for (uint64_t a = 1; a <= SIM_NODES; a++) {
         for (uint64_t b = 1; b <= SIM_NODES; b++) {
@@ -237,7 +238,8 @@ static void plan_of(uint64_t seed, struct sim_plan *p)
                            .one_way = sim_chance(&w, 40),
                            .transfers = sim_chance(&w, 40),
                            .changes = sim_chance(&w, 40),
-                           .clocks = sim_chance(&w, 50),
+                           .clocks = sim_chance(&w, 60),
+                           .slow = sim_chance(&w, 40),
                            .aim_leader = sim_chance(&w, 70),
                            .herd = sim_chance(&w, 20),
                            .loss = losses[sim_random(&w, 5)],
@@ -259,6 +261,7 @@ static void heal(struct sim_world *w)
     heal_cuts(w);
     for (uint64_t i = 1; i <= SIM_NODES; i++) {
         w->nodes[i].paused_until = 0;
+        sim_node_set_rate(&w->nodes[i], 1000);
         if (!w->nodes[i].order)
             sim_node_start(w, i);
     }
@@ -287,6 +290,8 @@ static void one_event(struct sim_world *w)
     } else if (ev->kind == EV_FAULT && !w->healing) {
         fault(w);
         sim_post(w, 1 + sim_random(w, 2 * w->plan.fault_every_ms), EV_FAULT, 0);
+    } else if (ev->kind == EV_JOIN) {
+        heal_cuts(w);
     } else if (ev->kind == EV_HEAL) {
         heal(w);
     }

@@ -7,6 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+void sim_node_set_rate(struct sim_node *n, uint64_t rate)
+{
+    n->clock_base = sim_node_clock(n);
+    n->clock_from = n->w->now;
+    n->rate = rate;
+}
+
 uint64_t sim_node_clock(const struct sim_node *n)
 {
     return n->clock_base + (n->w->now - n->clock_from) * n->rate / 1000;
@@ -92,7 +99,11 @@ void sim_node_start(struct sim_world *w, uint64_t id)
     n->life++;
     n->clock_base = 1000 + sim_random(w, 1000000); /* a monotonic clock starts anywhere */
     n->clock_from = w->now;
-    n->rate = w->plan.clocks && !w->healing ? 960 + sim_random(w, 80) : 1000;
+    n->rate = 1000;
+    if (w->plan.clocks && !w->healing)
+        n->rate = !w->plan.slow       ? 960 + sim_random(w, 80)
+                  : sim_chance(w, 40) ? 200 + sim_random(w, 100)
+                                      : 900 + sim_random(w, 100);
     n->paused_until = 0;
     sim_disk_revive(&n->disk);
     struct order_raft_config config = {.host = &host,
