@@ -110,7 +110,7 @@ step_tidy() {
     run "tidy: cppcheck" tap cppcheck cppcheck -q --std=c11 --enable=warning,performance,portability \
         --inline-suppr --suppressions-list=tools/cppcheck.txt --error-exitcode=1 -j "$jobs" -Isrc -Iinclude src &&
         run "tidy: clang-tidy" tap clang-tidy bash -c \
-            'printf "%s\n" "$@" | xargs -P '"$jobs"' -n 4 -I{} clang-tidy-14 --quiet {} -- -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -isystem /usr/share/include/llhttp -isystem /usr/include/postgresql 2>/dev/null' - \
+            'printf "%s\n" "$@" | xargs -P '"$jobs"' -I{} clang-tidy-14 --quiet {} -- -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -isystem /usr/share/include/llhttp -isystem /usr/include/postgresql 2>/dev/null' - \
             $(files 'src/*.c')
 }
 
