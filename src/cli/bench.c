@@ -25,6 +25,8 @@ static int parse_mode(const struct cli *c, struct load_config *g)
         return cli_usage(c, "--mode is pair, handoff, park or hold, not \"%s\"", mode);
     if (g->redis && g->mode != LOAD_PAIR && g->mode != LOAD_HOLD)
         return cli_usage(c, "Redis has no lines: with --redis only --mode pair or hold");
+    if (g->txn && (g->redis || g->mode != LOAD_PAIR))
+        return cli_usage(c, "--txn goes with --mode pair, and not with --redis");
     if (g->mode == LOAD_HANDOFF && g->connections < 2)
         return cli_usage(c, "a hand-off needs two connections");
     if (g->mode == LOAD_PAIR && g->pipeline > 1 && g->pipeline % 2)
@@ -47,6 +49,7 @@ static int parse_config(const struct cli *c, struct load_config *g)
     g->pipeline = (size_t)pipeline;
     g->locks = (size_t)locks;
     g->redis = cli_given(c, "redis");
+    g->txn = cli_given(c, "txn");
     g->duration_ms = cli_number(c, "duration", 5000);
     g->warmup_ms = cli_number(c, "warmup", 500);
     g->ttl_ms = cli_number(c, "ttl", 600000);
@@ -185,6 +188,8 @@ static const struct cli_option bench_options[] = {
     {"locks", 0, CLI_NUMBER, "N", "hold: how many locks (1000000)"},
     {"ttl", 't', CLI_DURATION, "D", "of each lock (10m)"},
     {"redis", 0, CLI_FLAG, NULL, "a Redis server: SET NX PX and EVALSHA compare-and-delete"},
+    {"txn", 0, CLI_FLAG, NULL,
+     "transactions that set and delete a variable, in place of locks"},
     {"server-pid", 0, CLI_NUMBER, "PID", "measure that process, too"},
     {0},
 };
@@ -203,6 +208,7 @@ const struct cli_command cli_cmd_bench = {
         "Exits with 5 when an answer was not the expected one.",
     .examples = "  belay bench --connections 50 --server-pid $(pidof belay)\n"
                 "  belay bench --pipeline 16\n"
+                "  belay bench --txn --pipeline 16\n"
                 "  belay bench --redis --addr 127.0.0.1:6379\n"
                 "  belay bench --mode handoff --connections 65",
     .options = bench_options,

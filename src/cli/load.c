@@ -18,6 +18,7 @@
 
 enum {
     IN_BYTES = 16384,
+    NAME_BYTES = 48,
     HOLD_BATCH = 256,
     EVENTS = 256,
     REPLY_DEPTH = 4,
@@ -140,6 +141,8 @@ static bool is_good(const struct load *l, const char *p, bool acquire)
 {
     if (l->config->redis)
         return acquire ? p[0] == '+' : p[0] == ':' && p[1] == '1';
+    if (l->config->txn)
+        return strncmp(p, "*7\r\n$2\r\nok", 10) == 0;
     return acquire ? p[0] == '*' && p[1] == '4' : p[0] == ':' && p[1] == '1';
 }
 
@@ -152,6 +155,17 @@ static void put_words(struct buf *out, const char *const *words, size_t n)
         buf_printf(out, "$%zu\r\n%s\r\n", strlen(words[i]), words[i]);
 }
 
+/* One statement; the variable and the session have the lock's name. */
+static void put_txn(struct buf *out, const char *name, bool set)
+{
+    char json[256];
+    snprintf(json, sizeof json,
+             "{\"session\":\"%s\",\"statements\":[{\"assert\":{\"%s\":{\"table\":\"bench\","
+             "\"key\":\"%s\",\"value\":1}}}]}",
+             name, set ? "set" : "delete", name);
+    put_words(out, (const char *[]){"TXN", json}, 2);
+}
+
 static void put_acquire(const struct load *l, struct buf *out, const char *name,
                         const char *owner, const char *wait)
 {
@@ -159,6 +173,8 @@ static void put_acquire(const struct load *l, struct buf *out, const char *name,
     snprintf(ttl, sizeof ttl, "%" PRId64, l->config->ttl_ms);
     if (l->config->redis)
         put_words(out, (const char *[]){"SET", name, owner, "NX", "PX", ttl}, 6);
+    else if (l->config->txn)
+        put_txn(out, name, true);
     else if (wait)
         put_words(out, (const char *[]){"ACQUIRE", name, owner, "TTL", ttl, "WAIT", wait}, 7);
     else
@@ -170,15 +186,22 @@ static void put_release(const struct load *l, struct buf *out, const char *name,
 {
     if (l->config->redis)
         put_words(out, (const char *[]){"EVALSHA", l->sha, "1", name, owner}, 5);
+    else if (l->config->txn)
+        put_txn(out, name, false);
     else
         put_words(out, (const char *[]){"RELEASE", name, "OWNER", owner}, 4);
 }
 
+static void own_name(const struct conn *c, char *name)
+{
+    snprintf(name, NAME_BYTES, "bench:%d:%zu", (int)getpid(), c->number);
+}
+
 static void prepare(const struct load *l, struct conn *c)
 {
-    char name[48], owner[32];
+    char name[NAME_BYTES], owner[32];
     snprintf(owner, sizeof owner, "o%zu", c->number);
-    snprintf(name, sizeof name, "bench:%d:%zu", (int)getpid(), c->number);
+    own_name(c, name);
     if (l->config->mode != LOAD_PAIR)
         snprintf(name, sizeof name, "bench:%d", (int)getpid());
     if (l->config->mode == LOAD_HANDOFF || l->config->mode == LOAD_PARK) {
@@ -410,6 +433,26 @@ static bool load_script(struct load *l)
     return true;
 }
 
+/* Transactions: each connection has a session, under its own name. */
+static bool open_session(struct load *l, struct conn *c)
+{
+    struct buf out = {0};
+    char name[NAME_BYTES];
+    own_name(c, name);
+    put_words(&out, (const char *[]){"SESSION", "OPEN", "TTL", "600000", "ID", name}, 6);
+    bool ok = send_all(l, c, &out);
+    buf_done(&out);
+    size_t n = 0;
+    while (ok && load_skip_reply(c->in, n) == 0) {
+        ssize_t got = recv(c->fd, c->in + n, IN_BYTES - n, 0);
+        if (got <= 0)
+            return fail(l, "SESSION OPEN");
+        n += (size_t)got;
+    }
+    errno = EPROTO;
+    return ok && (c->in[0] == '$' || fail(l, "SESSION OPEN"));
+}
+
 static bool connect_all(struct load *l)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *ai = NULL;
@@ -420,7 +463,7 @@ static bool connect_all(struct load *l)
     }
     bool ok = true;
     for (size_t i = 0; ok && i < l->config->connections; i++)
-        ok = conn_open(l, ai, i);
+        ok = conn_open(l, ai, i) && (!l->config->txn || open_session(l, l->conns[i]));
     freeaddrinfo(ai);
     return ok && (!l->config->redis || load_script(l));
 }

@@ -26,6 +26,7 @@ struct load_config {
     const char *host, *port;
     enum load_mode mode;
     bool redis; /* SET NX PX and EVALSHA in place of ACQUIRE and RELEASE */
+    bool txn;   /* transactions that set and delete a variable in their place */
     size_t connections, pipeline, locks;
     int64_t duration_ms, warmup_ms;
     int64_t ttl_ms;
