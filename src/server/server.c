@@ -6,7 +6,6 @@
  * turn (before the loop sleeps and after it has read) and is where engine batches end, replies
  * are written, one write a connection, and connections are closed. */
 #include "server/server.h"
-#include "queue/front.h"
 
 #include "base/log.h"
 #include "base/mem.h"
