@@ -98,8 +98,10 @@ struct belay_options {
 /* Allocates and checks the addresses; does not connect yet. `o` may be NULL.
  * BELAY_E_USAGE: an address is malformed. *ret_b is NULL when it fails. */
 BELAY_API int belay_open(const struct belay_options *o, struct belay **ret_b);
-BELAY_API void
-belay_close(struct belay *b); /* NULL is allowed; callbacks in flight: BELAY_E_CLOSED */
+/* NULL is allowed. Callbacks in flight get BELAY_E_CLOSED. In a callback that belay_dispatch()
+ * or belay_poll() runs, it takes effect when that returns (with BELAY_E_CLOSED); not allowed in
+ * a callback that a blocking call runs. */
+BELAY_API void belay_close(struct belay *b);
 
 /* Connects now instead of at the first call. Every address is tried once, the last good first.
  */

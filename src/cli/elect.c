@@ -70,7 +70,7 @@ static int observe(struct cli *c)
             left -= first || before != o.fence;
         } else if (belay_poll(c->belay, BELAY_FOREVER) != BELAY_E_OK) {
             fprintf(stderr, "belay: %s; trying again\n", belay_error(c->belay));
-            o.stale = belay_is_connected(c->belay);
+            o.stale = true; /* the look itself waits for the server */
         }
         if (err == BELAY_E_CLOSED ||
             err == BELAY_E_CONNECT) { /* it comes back, or somebody stops us */

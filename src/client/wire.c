@@ -101,6 +101,28 @@ void wire_fail(struct belay *b, int code, const char *format, ...)
 
 /* ---- greeting -------------------------------------------------------------------------- */
 
+static void on_greeted(struct belay *b, int err, const struct belay_reply *r, void *arg);
+
+static void greet_word(struct belay *b, size_t step, const struct belay_bytes *words, size_t n)
+{
+    struct flight like = {
+        .fn = on_greeted, .arg = (void *)(uintptr_t)step, .is_greeting = true};
+    if (flight_send(b, words, n, &like) == BELAY_E_OK)
+        b->greetings++;
+    else
+        b->out.oom = true; /* noticed before anything is written */
+}
+
+/* What we saw last is dropped there, or the server is a new one: tell it, and watch from now
+ * on. */
+static void watch_from_now(struct belay *b)
+{
+    struct belay_bytes words[6];
+    b->watch_seen = 0;
+    greet_word(b, GREET_WATCH, words, flight_watch_words(b, words));
+    flight_watch_gap(b, BELAY_E_GONE);
+}
+
 static void on_greeted(struct belay *b, int err, const struct belay_reply *r, void *arg)
 {
     size_t step = (size_t)(uintptr_t)arg;
@@ -111,8 +133,8 @@ static void on_greeted(struct belay *b, int err, const struct belay_reply *r, vo
         err = BELAY_E_OK;
     } else if (err == BELAY_E_OK && step == GREET_ATTACH) {
         lease_attached(b);
-    } else if (step == GREET_WATCH && err == BELAY_E_GONE) {
-        flight_watch_gap(b, err);
+    } else if (step == GREET_WATCH && err == BELAY_E_GONE && b->watch_seen) {
+        watch_from_now(b);
         err = BELAY_E_OK;
     }
     if (err != BELAY_E_OK) {
@@ -128,16 +150,6 @@ static void on_greeted(struct belay *b, int err, const struct belay_reply *r, vo
     b->tried = 0;
     b->backoff_ms = 0;
     flight_flush_later(b);
-}
-
-static void greet_word(struct belay *b, size_t step, const struct belay_bytes *words, size_t n)
-{
-    struct flight like = {
-        .fn = on_greeted, .arg = (void *)(uintptr_t)step, .is_greeting = true};
-    if (flight_send(b, words, n, &like) == BELAY_E_OK)
-        b->greetings++;
-    else
-        b->out.oom = true; /* noticed before anything is written */
 }
 
 static void greet(struct belay *b)
