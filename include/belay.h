@@ -81,8 +81,7 @@ enum belay_code {
 
 BELAY_API const char *belay_code_text(int code); /* "no answer in time"; never NULL */
 
-/* ---- the handle ----------------------------------------------------------------------------
- */
+/* ---- the handle ----------------------------------------------------------------------- */
 
 struct belay; /* one connection at a time to one of a list of servers */
 
@@ -103,21 +102,19 @@ BELAY_API int belay_open(const struct belay_options *o, struct belay **ret_b);
  * a callback that a blocking call runs. */
 BELAY_API void belay_close(struct belay *b);
 
-/* Connects now instead of at the first call. Every address is tried once, the last good first.
- */
+/* Connects now instead of at the first call. Every address is tried once, last good first. */
 BELAY_API int belay_connect(struct belay *b);
 BELAY_API bool belay_is_connected(const struct belay *b);
-BELAY_API const char *
-belay_addr(const struct belay *b); /* "127.0.0.1:7117": connected to, or last tried */
+/* "127.0.0.1:7117": connected to, or last tried. */
+BELAY_API const char *belay_addr(const struct belay *b);
 
 /* The last failure on this handle. Never NULL; "" before the first. */
 BELAY_API const char *belay_error(const struct belay *b);
 BELAY_API int belay_error_code(const struct belay *b);
-BELAY_API const char *
-belay_error_word(const struct belay *b); /* "STALE"; "" for a local failure */
+/* "STALE"; "" for a local failure. */
+BELAY_API const char *belay_error_word(const struct belay *b);
 
-/* ---- replies -------------------------------------------------------------------------------
- */
+/* ---- replies -------------------------------------------------------------------------- */
 
 enum belay_kind {
     BELAY_NULL,
@@ -149,8 +146,7 @@ BELAY_API int64_t belay_int(const struct belay_reply *r,
                             int64_t otherwise); /* text in digits counts */
 BELAY_API const char *belay_text(const struct belay_reply *r, const char *otherwise);
 
-/* ---- any command ---------------------------------------------------------------------------
- */
+/* ---- any command ---------------------------------------------------------------------- */
 
 struct belay_bytes {
     const char *data;
@@ -165,8 +161,7 @@ BELAY_API int belay_call(struct belay *b, const struct belay_reply **ret_r, ...)
 BELAY_API int belay_callv(struct belay *b, const struct belay_bytes *words, size_t n,
                           int64_t timeout_ms, const struct belay_reply **ret_r);
 
-/* ---- locks ---------------------------------------------------------------------------------
- */
+/* ---- locks ---------------------------------------------------------------------------- */
 
 enum belay_mode { BELAY_EXCLUSIVE, BELAY_SHARED };
 enum belay_policy { BELAY_HARD, BELAY_SOFT, BELAY_TIMED };
@@ -238,17 +233,15 @@ BELAY_API int belay_list(struct belay *b, const char *prefix, const char *after,
 /* The operator's forced unlock. *ret_count (may be NULL): holders that lost it. */
 BELAY_API int belay_break(struct belay *b, const char *name, int64_t *ret_count);
 
-/* ---- namespaces ----------------------------------------------------------------------------
- */
+/* ---- namespaces ----------------------------------------------------------------------- */
 
 BELAY_API int belay_namespace_create(struct belay *b, const char *ns, const char *description);
 BELAY_API int belay_namespace_delete(struct belay *b, const char *ns, bool force);
-BELAY_API int
-belay_namespace_list(struct belay *b, const char *after,
-                     const struct belay_reply **ret_r); /* a page, as belay_list() */
+/* A page, as belay_list(): [[{name, description, locks...}...], next]. */
+BELAY_API int belay_namespace_list(struct belay *b, const char *after,
+                                   const struct belay_reply **ret_r);
 
-/* ---- the session ---------------------------------------------------------------------------
- */
+/* ---- the session ---------------------------------------------------------------------- */
 
 /* A session attached to this handle's connection: what is acquired in it goes when it ends. It
  * ends with the connection (after linger_ms), by belay_session_close(), or ttl_ms after the
@@ -263,8 +256,7 @@ BELAY_API int belay_session_keepalive(struct belay *b);
 BELAY_API int belay_session_close(struct belay *b); /* frees everything in it, at once */
 BELAY_API const char *belay_session_id(const struct belay *b); /* "" when there is none */
 
-/* ---- the event loop ------------------------------------------------------------------------
- */
+/* ---- the event loop ------------------------------------------------------------------- */
 
 /* One descriptor for the whole life of the handle, to be watched for reading (poll, epoll,
  * libuv, GLib...): it becomes readable when there is anything to do, timers included. Then call
@@ -295,8 +287,7 @@ BELAY_API int belay_send(struct belay *b, const struct belay_bytes *words, size_
 BELAY_API int belay_acquire_send(struct belay *b, const struct belay_acquire *want,
                                  belay_grant_fn *fn, void *arg);
 
-/* ---- leases that are kept ------------------------------------------------------------------
- */
+/* ---- leases that are kept ------------------------------------------------------------- */
 
 /* A lock acquired with `keep` is renewed at a third of its TTL by belay_dispatch(), and the
  * session of the handle likewise. The library knows how long a lease is proven: the moment the
@@ -319,8 +310,7 @@ BELAY_API void belay_on_lost(struct belay *b, int64_t early_ms, belay_lost_fn *f
 /* Until when every kept lease is proven, in ms of CLOCK_BOOTTIME; INT64_MAX: none is kept. */
 BELAY_API int64_t belay_proven_ms(const struct belay *b);
 
-/* ---- news ----------------------------------------------------------------------------------
- */
+/* ---- news ----------------------------------------------------------------------------- */
 
 /* A map: event ("granted", "released", "expired"...), seq, name, owner, fence... as
  * docs/PROTOCOL.md says. `err` BELAY_E_GONE or a broken connection: news were missed, read the

@@ -76,8 +76,7 @@ struct cli {
     bool json, color;
 };
 
-/* ---- table.c, help.c -----------------------------------------------------------------------
- */
+/* ---- table.c, help.c ------------------------------------------------------------------ */
 
 extern const struct cli_option cli_common_options[];  /* --addr, --namespace, --json, ... */
 const struct cli_command *cli_find(const char *name); /* or NULL */
@@ -86,8 +85,7 @@ int cli_unknown(const char *name);                    /* "did you mean"; CLI_USA
 void cli_print_usage(FILE *to, const struct cli_command *command); /* the short form */
 int cli_print_help(const struct cli_command *command);             /* the long one, on stdout */
 
-/* ---- options.c -----------------------------------------------------------------------------
- */
+/* ---- options.c ------------------------------------------------------------------------ */
 
 /* Fills c->values, words and tail. False: it said on stderr what is wrong. */
 bool cli_parse(struct cli *c, int argc, char **argv);
@@ -107,8 +105,7 @@ int cli_usage(const struct cli *c, const char *format, ...)
 const char *cli_parse_duration(const char *text, int64_t *ret_ms);
 const char *cli_parse_number(const char *text, int64_t *ret_v);
 
-/* ---- reach.c -------------------------------------------------------------------------------
- */
+/* ---- reach.c -------------------------------------------------------------------------- */
 
 /* Opens c->belay by --addr, --namespace, BELAY_ADDR, BELAY_NAMESPACE. CLI_OK, or it said why.
  */
@@ -121,8 +118,7 @@ int cli_error(int exit_code, const char *format, ...) __attribute__((format(prin
 enum { CLI_OWNER_BYTES = 129 };
 const char *cli_unique_owner(char *space);
 
-/* ---- print.c -------------------------------------------------------------------------------
- */
+/* ---- print.c -------------------------------------------------------------------------- */
 
 enum cli_color { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_GREEN, CLI_YELLOW, CLI_BLUE };
 bool cli_color_wanted(int fd); /* a terminal, NO_COLOR is not set, TERM is not dumb */
@@ -150,8 +146,7 @@ void cli_cell_bytes(struct cli_table *t, enum cli_color color, const char *text,
 void cli_cell_duration(struct cli_table *t, int64_t ms);
 void cli_table_put(struct cli_table *t, struct buf *out, bool color); /* frees the table */
 
-/* ---- the rows ------------------------------------------------------------------------------
- */
+/* ---- the rows ------------------------------------------------------------------------- */
 
 extern const struct cli_command cli_cmd_acquire, cli_cmd_release, cli_cmd_renew,
     cli_cmd_convert, cli_cmd_check, cli_cmd_body, cli_cmd_show, cli_cmd_ls, cli_cmd_break,
