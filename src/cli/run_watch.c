@@ -31,9 +31,12 @@ static void tell_guard(struct run *r)
         r->proven_ms = proven;
         guard_send(r->guard_fd, GUARD_DEADLINE, proven - run_margin_ms(r));
     }
+    /* A new connection often has the number of the old one; but in between there was none, and
+     * we were here then: greeting a server takes more than one turn of the loop. */
     int socket_fd = belay_socket(r->c->belay);
-    if (socket_fd >= 0 && socket_fd != r->sent_socket &&
-        guard_send_socket(r->guard_fd, socket_fd))
+    if (socket_fd < 0)
+        r->sent_socket = -1;
+    else if (socket_fd != r->sent_socket && guard_send_socket(r->guard_fd, socket_fd))
         r->sent_socket = socket_fd;
 }
 
