@@ -10,11 +10,12 @@ cd "$tmp" || exit 1
 export MODEL_OPS=${MODEL_OPS:-300000} MODEL_SEED=${MODEL_SEED:-1} CMOCKA_MESSAGE_OUTPUT=TAP
 lived=0 caught=0
 
-build() { make -s -j"$(nproc)" VARIANT=debug WARN= models $(for t in tests/unit/test_machine_*.c; do echo "build/debug/${t%.c}"; done); }
+units=test_machine_ model=model_machine
+build() { make -s -j"$(nproc)" VARIANT=debug WARN= models $(for t in tests/unit/${units}*.c; do echo "build/debug/${t%.c}"; done); }
 
 # mutant NAME FILE PERL-EXPRESSION: the expression must change the file.
 mutant() {
-    local name=$1 file=$2 expression=$3 unit=lives model=lives t
+    local name=$1 file=$2 expression=$3 unit=lives random=lives t
     [[ $name =~ ${only:-.} ]] || return 0
     cp "$file" "$tmp/kept"
     perl -0pi -e "$expression" "$file"
@@ -24,15 +25,15 @@ mutant() {
     if ! build >"$tmp/log" 2>&1; then
         echo "$name: does not build"; tail -3 "$tmp/log"; lived=$((lived + 1)); cp "$tmp/kept" "$file"; return
     else
-        for t in build/debug/tests/unit/test_machine_*; do
+        for t in build/debug/tests/unit/${units}*; do
             case $t in *.o | *.d) continue ;; esac
-            (timeout 120 "$t"; exit) >"$tmp/log" 2>&1 || { unit=${t##*test_machine_}; break; }
+            (timeout 120 "$t"; exit) >"$tmp/log" 2>&1 || { unit=${t##*test_}; unit=${unit#machine_}; break; }
         done
-        (timeout 300 build/debug/tests/model/model_machine; exit) >"$tmp/log" 2>&1 || model=caught
+        (timeout 300 build/debug/tests/model/$model; exit) >"$tmp/log" 2>&1 || random=caught
     fi
     cp "$tmp/kept" "$file"
-    printf '| %-52s | %-14s | %-6s |\n' "$name" "$unit" "$model"
-    if [ "$unit" = lives ] && [ "$model" = lives ]; then lived=$((lived + 1)); else caught=$((caught + 1)); fi
+    printf '| %-52s | %-14s | %-6s |\n' "$name" "$unit" "$random"
+    if [ "$unit" = lives ] && [ "$random" = lives ]; then lived=$((lived + 1)); else caught=$((caught + 1)); fi
 }
 
 only=${1:-}
@@ -58,5 +59,28 @@ mutant "a new reader does not disturb who waits for quiet" $m/lock.c 's/w->quiet
 mutant "an upgrade stands last" $m/line.c 's/list_push_front\(&l->more->waits, &w->in_lock\);/list_push_back(&l->more->waits, &w->in_lock);/'
 mutant "a deadlock is not looked for" $m/deadlock.c 's/who_same\(holder, w->origin\) \|\| //'
 mutant "a lost hold leaves its upgrade waiting" $m/lock.c 's/if \(upgrade\)\s*wait_end/if (false)\n        wait_end/'
+
+# transactions: tests/unit/test_txn*.c and model_txn
+units=test_txn model=model_txn
+MODEL_OPS=$((MODEL_OPS / 5))
+build || exit 1
+mutant "an abort undoes in the wrong order" $m/txn.c 's/for \(size_t i = e->x->n_changes; i-- > 0;\)/for (size_t i = 0; i < e->x->n_changes; i++)/'
+mutant "an abort leaves what was set" $m/txn.c 's/record_unlink\(e->m, c->record, c->prev\);\s*free\(c->record\);/;/'
+mutant "or stops at the first true operand" $m/txn.c 's/trues \+= eval_operator\(e\);/{\n        trues += eval_operator(e);\n        if (node == NODE_OR \&\& trues)\n            return true;\n    }/'
+mutant "exists takes any value" $m/txn.c 's/\(!\(v->flags & VAR_HAS_VALUE\) \|\| slice_eq\(record_value\(r\), v->value\)\)/true/'
+mutant "set is re-entrant" $m/txn.c 's/if \(!\(v->flags & VAR_ALLOW_DUPLICATES\)\)\s*return false;/if (!(v->flags \& VAR_ALLOW_DUPLICATES))\n        return slot->n_records == 1 \&\& slot->records->session == session;/'
+mutant "an exclusive record is not respected" $m/txn.c 's/r->exclusive && r->session != session/false/'
+mutant "a record that is over still counts" $m/txn.c 's/return slot \? slot_bury\(e->m, slot, e->fx\) : NULL;/return slot;/'
+mutant "no wake-up when a variable is changed" $m/txn.c 's/if \(changed\)\s*slot_changed\(e->m, slot\);/;/'
+mutant "no wake-up when a variable ends" $m/table.c 's/slot_changed\(m, r->slot\);/;/'
+mutant "no wake-up when a lock is freed" $m/lock.c 's/lock_changed\(m, l\);\s*if \(l->touched\)/if (l->touched)/'
+mutant "the watches of the first look are kept" $m/txn_wait.c 's/if \(p->n_watches != n\)\s*return false;/if (p->n_watches)\n        return true;/'
+mutant "the highest ticket goes first" $m/txn_wait.c 's/heap_set\(&m->ready, &p->ready, p->end\.seq\)/heap_set(\&m->ready, \&p->ready, UINT64_MAX - p->end.seq)/'
+mutant "a wait that has run out still happens" $m/txn_wait.c 's/ \|\| over\(&p->end, m->now_ms\)\)/)/'
+mutant "a transaction passes those in the line of a lock" $m/txn_lock.c 's/: v->lock->more->n_waits == 0/: true/'
+mutant "an unlock of the plan is not seen" $m/txn_lock.c 's/&& !is_freed\(plan, h\) \? h : NULL/? h : NULL/'
+mutant "a fence that the plan makes stale still unlocks" $m/txn_lock.c 's/ && !is_renewed\(plan, h\)//'
+mutant "readiness is lost in the snapshot" $m/snapshot_vars.c 's/if \(ready\)\s*heap_set/if (false)\n        heap_set/'
+mutant "the order of a session.s records is lost in the snapshot" $m/snapshot_vars.c 's/qsort\(ld->records[^;]*;/;/'
 echo "mutants: $caught caught, $lived lived"
 [ "$lived" -eq 0 ]

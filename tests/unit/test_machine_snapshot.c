@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-/* Some of everything: holds of all modes, a line, an upgrade, a body, sessions, a closed lock.
- */
+/* Some of everything: holds of all modes, a line, an upgrade, a body, sessions, a closed lock,
+ * variables, a transaction that waits. */
 static void fill(struct play *p)
 {
     play_open(p);
@@ -26,6 +26,10 @@ static void fill(struct play *p)
     play(p, "1 acquire pool ann 2/3 ttl=80 ns=n1");
     play(p, "1 acquire pool bob 2/3 ttl=80 wait=90 ns=n1");
     play(p, "1 acquire c di ttl=5 delay=600");
+    play(
+        p,
+        "1 txn s1 assert(set(t,k,1,ttl=30)) assert(set(t,j,2,dup)) assert(lock(z,q)) text=why");
+    play(p, "1 txn s1 assert(exists(u,u)) assert(lock(pool,q)) wait=400 ns=n1");
     play(p, "7 tick");
 }
 
@@ -115,6 +119,37 @@ static void a_flipped_bit_is_noticed(void **state)
     play_done(&p);
 }
 
+/* what a server of the first days wrote: one lock held in a session, one waiter, two namespaces
+ */
+static void a_snapshot_of_version_1_still_loads(void **state)
+{
+    (void)state;
+    static const unsigned char old[] = {
+        0x42, 0x45, 0x4c, 0x41, 0x59, 0x53, 0x4e, 0x50, 0x01, 0x04, 0x00, 0x03, 0x01, 0x02,
+        0x73, 0x31, 0x01, 0xe0, 0xd4, 0x03, 0xe0, 0xd4, 0x03, 0x00, 0x00, 0x01, 0x64, 0x01,
+        0x07, 0x64, 0x65, 0x66, 0x61, 0x75, 0x6c, 0x74, 0x02, 0x07, 0x64, 0x65, 0x66, 0x61,
+        0x75, 0x6c, 0x74, 0x00, 0x00, 0x00, 0x01, 0x02, 0x64, 0x62, 0xff, 0xff, 0xff, 0xff,
+        0x0f, 0x01, 0x03, 0x61, 0x6e, 0x6e, 0x01, 0x02, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0xff, 0xff, 0xff, 0xff, 0x0f, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x03, 0x62, 0x6f,
+        0x62, 0x00, 0x03, 0x88, 0x27, 0x00, 0x00, 0x00, 0x88, 0x27, 0x00, 0xe8, 0x07, 0x00,
+        0x00, 0x00, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x00, 0x00, 0x00, 0x01, 0x78, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0xec, 0x71, 0x43, 0xc2,
+    };
+    struct play p;
+    struct machine *m = NULL;
+    play_open(&p);
+    assert_int_equal(
+        machine_decode(slice_of((const char *)old, sizeof old), (struct hash_key){1, 2}, &m),
+        BELAY_OK);
+    machine_close(p.m);
+    p.m = m;
+    const struct event *ev = play(&p, "0 session-close s1");
+    assert_int_equal(ev->kind, EVENT_SESSION_ENDED);
+    assert_int_equal(play_count(&p, EVENT_GRANTED), 1); /* the waiter has it now */
+    assert_int_equal(play(&p, "0 namespace-delete x")->kind, EVENT_NAMESPACE_DELETED);
+    play_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +157,7 @@ int main(void)
         cmocka_unit_test(every_op_changes_the_hash),
         cmocka_unit_test(half_a_snapshot_is_none),
         cmocka_unit_test(a_flipped_bit_is_noticed),
+        cmocka_unit_test(a_snapshot_of_version_1_still_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
