@@ -87,12 +87,31 @@ static void finish(struct lease *l, struct group *g, const struct verdict *v)
     l->n_unsettled++;
 }
 
-static bool answers_has(const PGresult *res, int64_t fence)
+/* The fences in an answer, sorted. */
+struct fences {
+    int64_t *at;
+    size_t n;
+};
+
+static int fence_order(const void *a, const void *b)
 {
-    for (int i = 0; i < PQntuples(res); i++)
-        if (strtoll(PQgetvalue(res, i, 0), NULL, 10) == fence)
-            return true;
-    return false;
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static struct fences fences_of(const PGresult *res) /* free(at) */
+{
+    struct fences f = {.n = (size_t)PQntuples(res)};
+    f.at = mem_alloc(f.n * sizeof *f.at);
+    for (size_t i = 0; i < f.n; i++)
+        f.at[i] = strtoll(PQgetvalue(res, (int)i, 0), NULL, 10);
+    qsort(f.at, f.n, sizeof *f.at, fence_order);
+    return f;
+}
+
+static bool fences_have(const struct fences *f, int64_t fence)
+{
+    return bsearch(&fence, f->at, f->n, sizeof fence, fence_order) != NULL;
 }
 
 /* What was on its way when the connection broke is sent again: settling twice is harmless,
@@ -123,12 +142,13 @@ static void on_settle(void *arg, const PGresult *res)
         settling_failed(l, res);
         return;
     }
+    struct fences current = fences_of(res);
     list_each_safe(it, &l->settling)
     {
         struct finished *f = list_item(it, struct finished, link);
         if (f->kind == VERDICT_UNTOUCHED) {
             /* given back in the same batch */
-        } else if (answers_has(res, f->group->fence)) {
+        } else if (fences_have(&current, f->group->fence)) {
             worker_count(l->w, f->group->queue, f->kind);
         } else {
             log_warn("queue.settle_refused",
@@ -137,6 +157,7 @@ static void on_settle(void *arg, const PGresult *res)
         }
         finished_free(l, f);
     }
+    free(current.at);
     step(l);
 }
 
@@ -410,6 +431,7 @@ static void drop_lost_backlog(struct lease *l)
 static void on_beat(void *arg, const PGresult *res)
 {
     struct lease *l = arg;
+    struct fences current = fences_of(res); /* none when it failed */
     l->beating = false;
     list_each (it, &l->held) {
         struct group *g = list_item(it, struct group, held);
@@ -418,11 +440,12 @@ static void on_beat(void *arg, const PGresult *res)
         g->beaten = false;
         if (!pg_ok(res))
             continue; /* unknown: its deadline decides */
-        if (answers_has(res, g->fence))
+        if (fences_have(&current, g->fence))
             g->deadline_ms = l->beat_sent_ms + l->w->lease_ms;
         else if (!g->lost)
             lose(l, g);
     }
+    free(current.at);
     drop_lost_backlog(l);
     step(l);
 }
@@ -465,8 +488,7 @@ static void on_beat_timer(uv_timer_t *timer)
 static void on_up(void *arg)
 {
     struct lease *l = arg;
-    pg_set_sticky(l->pg, l->w->listening);
-    worker_verbose(l->w, l->pg);
+    worker_prepare(l->w, l->pg);
     worker_tend(l->w);
     step(l);
 }
@@ -481,7 +503,7 @@ static void on_down(void *arg, const char *why)
 static void on_settler_up(void *arg)
 {
     struct lease *l = arg;
-    pg_set_sticky(l->settler, l->w->listening);
+    worker_prepare(l->w, l->settler);
     step(l);
 }
 

@@ -10,8 +10,8 @@
 -- after it is held are the entity's rows read, with a fresh snapshot. They are row-locked too, with NOWAIT, so
 -- that processes which speak plain SQL to this table (SELECT ... FOR UPDATE NOWAIT) are respected and respect us.
 --
--- Two spells for the planner, so that plans stay the same from an empty table to millions of rows, with and
--- without statistics: "status || ''" cannot lead to an index on status where the primary key is meant, and
+-- Plans must not depend on statistics. Workers switch sequential scans, bitmaps, hash and merge joins off for
+-- their session (per call that would cost more than the work). And two spells for the planner, so that plans stay the same from an empty table to millions of rows: "status || ''" cannot lead to an index on status where the primary key is meant, and
 -- "EXISTS (... OFFSET 0)" is a probe per row: without it the planner may hash everything that is in progress.
 --
 -- Sections: each "-- == version N ==" runs once, in order; "-- == functions ==" on every install.
@@ -265,8 +265,7 @@ END $$;
 CREATE OR REPLACE FUNCTION :"schema".claim(p_queue text, p_line bigint, p_cell integer, p_require_created boolean,
     p_careful boolean, OUT line bigint, OUT busy integer, OUT ids bigint[], OUT entity text, OUT kind text,
     OUT process uuid, OUT fence bigint, OUT work json, OUT refuse text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
 DECLARE
     c record;
     g record;
@@ -330,7 +329,7 @@ END $$;
 -- The end of what claim() took, in the same transaction.
 CREATE OR REPLACE FUNCTION :"schema".settle(p_ids bigint[], p_status text, p_outcome text, p_error text,
     p_process uuid, p_fence bigint, p_worker text, p_cell integer) RETURNS integer
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
 DECLARE
     n integer;
 BEGIN
@@ -358,7 +357,7 @@ END $$;
 -- update the whole group goes the same way. Returns 'new' or 'error'.
 CREATE OR REPLACE FUNCTION :"schema".put_back(p_ids bigint[], p_error text, p_max_attempts integer,
     p_base_ms integer, p_max_ms integer) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
     tried integer;
 BEGIN
@@ -397,8 +396,7 @@ CREATE OR REPLACE FUNCTION :"schema".claim_lease(p_queue text, p_line bigint, p_
     p_worker text, p_require_created boolean, p_careful boolean)
 RETURNS TABLE (line bigint, busy integer, ids bigint[], entity text, kind text, process uuid, fence bigint,
     work json, refuse text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET lock_timeout = '50ms'
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET lock_timeout = '50ms' AS $$
 #variable_conflict use_column
 DECLARE
     entities text[];
@@ -489,8 +487,7 @@ END $$;
 -- found out too late.
 CREATE OR REPLACE FUNCTION :"schema".settle_lease(p_ids text[], p_fences bigint[], p_status text[], p_outcome text[],
     p_error text[], p_max_attempts integer, p_base_ms integer, p_max_ms integer) RETURNS SETOF bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
 DECLARE
     g record;
 BEGIN
@@ -521,7 +518,7 @@ END $$;
 
 -- Gives claims back unworked (graceful stop): the attempt does not count.
 CREATE OR REPLACE FUNCTION :"schema".give_back(p_ids text[], p_fences bigint[]) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
     q text;
 BEGIN
@@ -539,7 +536,7 @@ END $$;
 
 -- Heartbeat: prolongs the leases that are still held and returns their fences.
 CREATE OR REPLACE FUNCTION :"schema".beat(p_ids text[], p_fences bigint[], p_lease_ms integer) RETURNS SETOF bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 BEGIN
     RETURN QUERY WITH k AS MATERIALIZED (
         SELECT i.id, s.fence FROM unnest(p_ids, p_fences) s (ids, fence)
@@ -583,7 +580,8 @@ END $$;
 CREATE OR REPLACE FUNCTION :"schema".tend(p_queues text[], p_max_attempts integer, p_base_ms integer, p_max_ms integer,
     OUT next_ms bigint, OUT changed integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     c record;
     r record;
@@ -662,7 +660,7 @@ END $$;
 -- True when nothing is due, being worked on or waiting for another attempt. What is planned for later
 -- (run_at) and was never tried does not count.
 CREATE OR REPLACE FUNCTION :"schema".drained(p_queues text[]) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
     SELECT NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues) AND r.status = 'new' AND r.run_at IS NULL)
        AND NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues) AND r.status = 'in-progress')
        AND NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues)
@@ -671,7 +669,7 @@ $$;
 
 -- For --require-created: why the entity may not be updated, or NULL.
 CREATE OR REPLACE FUNCTION :"schema".create_failed(p_queue text, p_entity text) RETURNS text
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
     SELECT 'the create of this entity ended in error (request ' || r.id || ')'
     FROM request r
     WHERE r.queue = p_queue AND r.entity = p_entity AND r.status IN ('complete', 'error') AND r.kind = 'create'

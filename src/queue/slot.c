@@ -94,7 +94,6 @@ static void send_settle(struct slot *s, const struct verdict *v)
         pg_send(s->pg, w->sql.settle, 8, p, on_settle, s);
     }
     pg_send(s->pg, "COMMIT", 0, NULL, on_commit, s);
-    pg_sync(s->pg);
     s->on_its_way += 2;
     buf_done(&outcome);
     buf_done(&error);
@@ -147,10 +146,12 @@ static void on_done(void *arg, struct group *g, const struct verdict *v)
         return;
     }
     send_settle(s, v);
-    if (s->w->stopping)
-        s->state = SLOT_IDLE;
-    else
+    if (!s->w->stopping) {
         send_claim(s, true);
+        return;
+    }
+    pg_sync(s->pg);
+    s->state = SLOT_IDLE;
 }
 
 static void work_on(struct slot *s, struct group *g)
@@ -239,8 +240,7 @@ static void send_claim(struct slot *s, bool begin)
 static void on_up(void *arg)
 {
     struct slot *s = arg;
-    pg_set_sticky(s->pg, s->w->listening);
-    worker_verbose(s->w, s->pg);
+    worker_prepare(s->w, s->pg);
     if (s->group)
         return; /* its command is being killed; on_done() goes on */
     s->state = SLOT_IDLE;

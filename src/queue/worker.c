@@ -135,11 +135,18 @@ void worker_maybe_close(struct worker *w)
         uv_close(handles[i], NULL);
 }
 
-void worker_verbose(struct worker *w, struct pg *pg)
+void worker_prepare(struct worker *w, struct pg *pg)
 {
-    if (!w->o->verbose)
-        return;
-    pg_send(pg, "SET client_min_messages = debug1", 0, NULL, NULL, NULL);
+    static const char *const off[] = {"SET plan_cache_mode = force_generic_plan",
+                                      "SET enable_seqscan = off", "SET enable_bitmapscan = off",
+                                      "SET enable_hashjoin = off",
+                                      "SET enable_mergejoin = off"};
+    pg_set_sticky(pg, w->listening);
+    if (w->o->verbose)
+        pg_send(pg, "SET client_min_messages = debug1", 0, NULL, NULL, NULL);
+    /* Behind a pooler the session is not ours alone: its settings would be somebody else's. */
+    for (size_t i = 0; w->o->poll_ms == 0 && i < sizeof off / sizeof off[0]; i++)
+        pg_send(pg, off[i], 0, NULL, NULL, NULL);
     pg_sync(pg);
 }
 

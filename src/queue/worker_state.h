@@ -94,9 +94,8 @@ void worker_fail(struct worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* An answer that is an error: ends the worker when it can never work. True when it does. */
 bool worker_hopeless(struct worker *w, const PGresult *res);
-void worker_verbose(struct worker *w,
-                    struct pg *pg);        /* asks a connection for more, if wanted */
-void worker_maybe_close(struct worker *w); /* when stopping and nothing runs */
+void worker_prepare(struct worker *w, struct pg *pg); /* a new connection for claims */
+void worker_maybe_close(struct worker *w);            /* when stopping and nothing runs */
 
 void pass_reset(struct pass *p);
 size_t pass_queue(const struct worker *w, const struct pass *p); /* index into o->queues */
