@@ -401,21 +401,16 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET lock_
 DECLARE
     entities text[];
     found_entities integer;
+    taken integer := 0;
     upto bigint;
 BEGIN
+    -- What blocks an entity is looked at once, behind its lock: here locks are short.
     WITH c AS MATERIALIZED (
-        SELECT r.id, r.entity,
-               EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity AND b.status = 'in-progress' OFFSET 0)
-               OR EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity
-                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
-               OR (r.kind = 'update' AND
-                   EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity
-                       AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete' OFFSET 0)) AS blocked
-        FROM request r
+        SELECT r.id, r.entity FROM request r
         WHERE r.queue = p_queue AND r.status = 'new' AND r.run_at IS NULL AND r.id + 0 > p_line
         ORDER BY r.id + 0 LIMIT CASE WHEN p_careful THEN 1 ELSE p_groups END
     ), e AS MATERIALIZED (
-        SELECT c.entity FROM c GROUP BY c.entity HAVING NOT bool_or(c.blocked) ORDER BY min(c.id)
+        SELECT c.entity FROM c GROUP BY c.entity ORDER BY min(c.id)
     ), l AS MATERIALIZED (
         SELECT e.entity FROM e WHERE pg_try_advisory_xact_lock(entity_key(p_queue, e.entity))
     )
@@ -424,15 +419,16 @@ BEGIN
     IF p_careful THEN
         BEGIN
             RETURN QUERY SELECT * FROM take_lease(p_queue, entities, p_lease_ms, p_worker, p_require_created);
+            GET DIAGNOSTICS taken = ROW_COUNT;
         EXCEPTION WHEN lock_not_available THEN
-            entities := NULL;
             RAISE DEBUG 'skip id=% line=% why="a row is locked (55P03)"', upto, upto;
         END;
     ELSIF entities IS NOT NULL THEN
         RETURN QUERY SELECT * FROM take_lease(p_queue, entities, p_lease_ms, p_worker, p_require_created);
+        GET DIAGNOSTICS taken = ROW_COUNT;
     END IF;
     line := upto;
-    busy := found_entities - coalesce(cardinality(entities), 0);
+    busy := found_entities - taken;
     ids := NULL;
     RETURN NEXT;
 END $$;
@@ -450,7 +446,7 @@ BEGIN
     ), p AS MATERIALIZED (
         SELECT r.id, g.fence, g.process
         FROM g CROSS JOIN LATERAL (
-            SELECT u.id FROM request u
+            (SELECT u.id FROM request u
             WHERE u.queue = p_queue AND u.entity = g.entity AND u.status = 'new' AND u.kind = 'update'
                   AND coalesce(u.run_at, '-infinity') = '-infinity'
                   AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity
@@ -458,13 +454,15 @@ BEGIN
                   AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity AND b.status = 'in-progress' OFFSET 0)
                AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity
                    AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
+            ORDER BY u.id LIMIT 5000)
             UNION ALL
             SELECT u.id FROM request u
             WHERE u.queue = p_queue AND u.entity = g.entity AND u.kind = 'create' AND u.status <> 'error'
                   AND u.status = 'new' AND coalesce(u.run_at, '-infinity') = '-infinity'
-                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity AND b.status = 'in-progress' OFFSET 0)
-               AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity
-                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
+                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = u.queue AND b.entity = u.entity
+                                  AND b.status = 'in-progress' OFFSET 0)
+                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = u.queue AND b.entity = u.entity
+                                  AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
             ) r
         ORDER BY r.id
     ), u AS (
