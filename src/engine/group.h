@@ -22,8 +22,8 @@ enum {
     GROUP_ENTRY_CHANGE = 3, /* type of an entry that holds a configuration */
     GROUP_SERVERS_MAX = 16,
     GROUP_ADDRESS_MAX = 256,
-    GROUP_ENTRY_BYTES_MAX = 512 << 10, /* of one proposal */
-    GROUP_INFLIGHT_MAX = 64,           /* entries on their way to one follower */
+    GROUP_ENTRY_BYTES_MAX = 2 << 20, /* of one proposal: the largest op fits */
+    GROUP_INFLIGHT_MAX = 64,         /* entries on their way to one follower */
     GROUP_CONF_BYTES_MAX = 8 + GROUP_SERVERS_MAX * (GROUP_ADDRESS_MAX + 16),
 };
 

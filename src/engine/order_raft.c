@@ -7,6 +7,7 @@
 #include "engine/order_core.h"
 #include "machine/varint.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,6 +175,9 @@ static void propose(struct replica *r)
     buf_done(&entry);
 }
 
+static_assert(GROUP_ENTRY_BYTES_MAX > LIMIT_PROGRAM_BYTES + (LIMIT_BATCH_SESSIONS + 1) * 128,
+              "every op that op_validate() lets pass must fit an entry");
+
 /* Takes an op into the log if it is the next one of its origin. */
 static void take_op(struct replica *r, uint64_t node, uint64_t run, uint64_t number,
                     struct slice op)
@@ -187,8 +191,8 @@ static void take_op(struct replica *r, uint64_t node, uint64_t run, uint64_t num
     bool again = r->o->config.canaries & CANARY_TWICE && number <= origin->proposed;
     if (run < origin->log_run || (number != origin->proposed + 1 && !again))
         return; /* in the log already, or something before it got lost and comes again */
-    if (buf_len(&r->proposal) + op.len + (size_t)2 * HEAD > GROUP_ENTRY_BYTES_MAX)
-        propose(r);
+    if (buf_len(&r->proposal) + op.len + (size_t)2 * HEAD > ORDER_BATCH_BYTES)
+        propose(r); /* what is there; a larger op is then an entry of its own */
     origin->proposed = number;
     varint_put(&r->proposal, node);
     varint_put(&r->proposal, run);

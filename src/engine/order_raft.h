@@ -30,6 +30,7 @@ enum {
     ORDER_SNAPSHOT_BYTES = 32 << 20, /* of entries since the last snapshot */
     ORDER_TRAILING = 64,             /* entries kept behind a snapshot, for slow followers */
     ORDER_FORWARD_BYTES = 256 << 10, /* of one FORWARD */
+    ORDER_BATCH_BYTES = 512 << 10,   /* of ops in one entry; a larger op has one of its own */
 };
 
 struct order_raft;
