@@ -152,7 +152,7 @@ cluster: deps
 test: deps
 	@tools/test.sh
 
-check unit model e2e fuzz-short tidy fuzz soak:
+check unit model e2e fuzz-short tidy fuzz soak canaries:
 	@tools/test.sh $@
 
 bench:
@@ -191,7 +191,7 @@ format:
 clean:
 	rm -rf build
 
-.PHONY: all lib tests models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy \
+.PHONY: all lib tests models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy canaries \
         fuzz soak bench install format clean
 .SECONDARY:
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -437,6 +437,40 @@ enum belay_err group_propose(struct group *g, struct slice data, uint64_t now_ms
     return submit(g, RAFT_COMMAND, data);
 }
 
+/* A heartbeat that ends at what the follower is known to have: it proves nothing else. */
+static void tell_commit(struct group *g, uint64_t id, struct told *told)
+{
+    raft_index match;
+    uint64_t commit = raft_commit_index(&g->raft);
+    if (raft_match_index(&g->raft, id, &match) != 0 || match == 0)
+        return;
+    uint64_t known = match < commit ? match : commit;
+    uint64_t term = raft_current_term(&g->raft);
+    if (told->id == id && told->term == term && told->index >= known)
+        return;
+    const struct log_entry *e = entry_log_get(&g->log, match);
+    if (!e)
+        return; /* far behind: it needs more than this */
+    *told = (struct told){id, term, known};
+    struct wire w = {.type = WIRE_APPEND,
+                     .shard = g->shard,
+                     .from = g->raft.id,
+                     .term = term,
+                     .index = match,
+                     .log_term = e->term,
+                     .commit = commit};
+    post(g, id, &w);
+}
+
+void group_tell_commit(struct group *g)
+{
+    if (g->raft.state != RAFT_LEADER)
+        return;
+    for (unsigned i = 0; i < g->raft.configuration.n && i < GROUP_SERVERS_MAX; i++)
+        if (g->raft.configuration.servers[i].id != g->raft.id)
+            tell_commit(g, g->raft.configuration.servers[i].id, &g->told[i]);
+}
+
 enum belay_err group_transfer(struct group *g, uint64_t to, uint64_t now_ms)
 {
     group_advance_clock(g, now_ms);

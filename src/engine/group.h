@@ -112,6 +112,9 @@ void group_durable(struct group *g, uint64_t lsn,
 /* Leader: put `data` into the log. BELAY_ERR_NOT_LEADER: nothing happened. */
 BELAY_MUST_CHECK enum belay_err group_propose(struct group *g, struct slice data,
                                               uint64_t now_ms);
+/* Leader: what has been committed since the last call is told to the others at once. The core
+ * would let it ride on the next entries or the next heartbeat; but clients wait there. */
+void group_tell_commit(struct group *g);
 /* Leader: hand over to node `to`, or to whom is fit when 0. */
 BELAY_MUST_CHECK enum belay_err group_transfer(struct group *g, uint64_t to, uint64_t now_ms);
 

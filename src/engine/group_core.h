@@ -30,6 +30,11 @@ struct held {
     struct buf bytes;
 };
 
+/* Leader: how much of the commit index a follower has been told. */
+struct told {
+    uint64_t id, term, index;
+};
+
 struct group {
     struct raft raft;
     struct raft_tracer tracer;
@@ -46,8 +51,9 @@ struct group {
     struct held **held_end;
     struct group_snapshot installing; /* index 0: none */
     uint64_t install_lsn;
-    bool making;         /* a snapshot of our own */
-    uint64_t term_start; /* leader: last index when the term began */
+    bool making;                         /* a snapshot of our own */
+    uint64_t term_start;                 /* leader: last index when the term began */
+    struct told told[GROUP_SERVERS_MAX]; /* by place in the configuration */
     uint64_t now_ms;
 };
 

@@ -408,6 +408,7 @@ static void settle_replica(struct replica *r)
     } else if (leader && leader != o->config.node) {
         pump_forward(r, leader);
     }
+    group_tell_commit(r->group);
     read_settle(r);
 }
 
