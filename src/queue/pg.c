@@ -29,8 +29,10 @@ struct pg {
     struct pg_events events;
     void *arg;
     PGconn *conn;
-    uv_poll_t *poll;   /* owned until its close callback; NULL: none */
-    int poll_fd;       /* of `poll` */
+    uv_poll_t *poll; /* owned until its close callback; NULL: none */
+    int poll_fd;     /* of `poll`, and what it looks for */
+    int poll_events;
+    uv_poll_cb poll_cb;
     uv_timer_t *timer; /* reconnect, or time-out of a connect */
     bool up, closed, sticky;
     bool calling, doomed; /* inside a callback: pg_close() waits until it is over */
@@ -180,7 +182,12 @@ static void watch_with(struct pg *pg, int events, uv_poll_cb cb)
         pg->poll_fd = fd;
         int rc = uv_poll_init(pg->loop, pg->poll, fd);
         BELAY_CHECK(rc == 0);
+        pg->poll_events = 0;
     }
+    if (pg->poll_events == events && pg->poll_cb == cb)
+        return; /* asking again would cost two system calls a round trip */
+    pg->poll_events = events;
+    pg->poll_cb = cb;
     (void)uv_poll_start(pg->poll, events, cb);
 }
 

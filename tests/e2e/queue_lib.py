@@ -3,7 +3,7 @@ directory, run by an unprivileged user, gone afterwards; psql; workers; TAP."""
 import atexit, glob, json, os, pwd, random, shutil, signal, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BELAY = os.path.join(ROOT, "build", "belay")
+BELAY = os.environ.get("BELAY_BIN", os.path.join(ROOT, "build", "belay"))
 PG_BIN = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
 started, failures = [], 0
 
