@@ -102,7 +102,7 @@ static const struct cli_option serve_options[] = {
     {"peer-listen", 0, CLI_TEXT, "ADDRESS:PORT", "where the other nodes connect"},
     {"join", 0, CLI_NUMBER, "N", "wait to be added to a cluster: the number of CLUSTER ADD"},
     {"priority", 0, CLI_NUMBER, "N", "0 leads first, 15 never leads (14)"},
-    {"fast-failover", 0, CLI_FLAG, NULL, "elect after 100 ms of silence instead of 500"},
+    {"fast-failover", 0, CLI_FLAG, NULL, "elect after 100 ms of silence instead of 400"},
     {"salvage", 0, CLI_FLAG, NULL,
      "damaged data: keep what is before the damage, lose the rest"},
     {"postgres", 0, CLI_TEXT, "URL", "serve /v1/queues from this database (docs/QUEUE.md)"},

@@ -20,8 +20,8 @@ struct order;
 struct order_raft;
 
 enum {
-    HOST_ELECTION_MS = 500,
-    HOST_HEARTBEAT_MS = 100,
+    HOST_ELECTION_MS = 400,
+    HOST_HEARTBEAT_MS = 80,
     HOST_FAST_ELECTION_MS = 100, /* --fast-failover: a local network and a quiet machine */
     HOST_FAST_HEARTBEAT_MS = 20,
     HOST_SEAL_MS = 100,  /* after so much rest the end of the journal is sealed */
