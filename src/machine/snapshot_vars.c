@@ -95,10 +95,13 @@ static void read_slot(struct loader *ld, struct space *s, struct slice table, bo
 {
     struct slice key = loader_bytes(ld, 1, LIMIT_NAME_BYTES);
     uint64_t n = loader_bounded(ld, LIMIT_RECORDS);
-    const struct table *t = table_find(ld->m, s, table);
-    if (ld->r.bad || !loader_ok(ld, n > 0 && (t != NULL) == !first))
+    struct slot_place place;
+    if (ld->r.bad)
+        return;
+    bool twin = slot_locate(ld->m, s, table, key, &place) != NULL;
+    if (!loader_ok(ld, n > 0 && !twin && (place.table != NULL) == !first))
         return; /* a table of that name, in whatever letter case, is there but once */
-    struct slot *slot = t && slot_find(ld->m, t, key) ? NULL : slot_get(ld->m, s, table, key);
+    struct slot *slot = slot_make(s, &place);
     struct record *last = NULL;
     loader_ok(ld, slot);
     if (!slot)

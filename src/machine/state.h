@@ -459,8 +459,15 @@ void session_close(struct machine *m, const struct op *op, struct effects *fx);
 /* table.c: tables, slots, records */
 struct table *table_find(const struct machine *m, const struct space *s, struct slice name);
 struct slot *slot_find(const struct machine *m, const struct table *t, struct slice key);
-/* Or makes it, and its table. NULL: LIMIT_TABLES. */
-struct slot *slot_get(struct machine *m, struct space *s, struct slice table, struct slice key);
+struct slot_place { /* where a slot is, or would be: what looking for it has found out */
+    struct slice name, key;
+    uint64_t table_hash, hash;
+    struct table *table; /* NULL: it would be made too */
+};
+struct slot *slot_locate(const struct machine *m, const struct space *s, struct slice table,
+                         struct slice key, struct slot_place *ret_place); /* or NULL */
+/* Makes the one that slot_locate() did not find, and its table. NULL: LIMIT_TABLES. */
+struct slot *slot_make(struct space *s, const struct slot_place *place);
 void slot_drop_if_idle(struct machine *m, struct slot *slot); /* and its table */
 struct record_ask {                                           /* what a record is made of */
     struct session *session;

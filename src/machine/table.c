@@ -70,24 +70,30 @@ static struct table *table_add(struct space *s, struct slice name, uint64_t hash
     return t;
 }
 
-struct slot *slot_get(struct machine *m, struct space *s, struct slice table, struct slice key)
+struct slot *slot_locate(const struct machine *m, const struct space *s, struct slice table,
+                         struct slice key, struct slot_place *ret_place)
 {
-    uint64_t table_hash = hash_folded(m, table);
-    uint64_t hash = hash_bytes(&m->key, key.data, key.len);
-    struct table *t = find_table(s, table, table_hash);
-    struct slot *slot = t ? find_slot(t, key, hash) : NULL;
-    if (slot)
-        return slot;
+    struct slot_place *p = ret_place;
+    *p = (struct slot_place){.name = table, .key = key, .table_hash = hash_folded(m, table)};
+    p->hash = hash_bytes(&m->key, key.data, key.len);
+    p->table = find_table(s, table, p->table_hash);
+    return p->table ? find_slot(p->table, key, p->hash) : NULL;
+}
+
+struct slot *slot_make(struct space *s, const struct slot_place *place)
+{
+    struct table *t = place->table;
+    struct slice key = place->key;
     if (!t && s->tables.count >= LIMIT_TABLES)
         return NULL;
     if (!t)
-        t = table_add(s, table, table_hash);
+        t = table_add(s, place->name, place->table_hash);
     BELAY_CHECK(key.len <= LIMIT_NAME_BYTES);
-    slot = mem_alloc(sizeof *slot + key.len);
+    struct slot *slot = mem_alloc(sizeof *slot + key.len);
     *slot = (struct slot){.table = t, .key_len = (uint16_t)key.len};
     memcpy(slot->key, key.data, key.len);
     list_push_back(&t->slot_list, &slot->in_table);
-    map_add(&t->slots, &slot->by_key, hash);
+    map_add(&t->slots, &slot->by_key, place->hash);
     return slot;
 }
 

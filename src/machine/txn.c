@@ -121,12 +121,17 @@ static void note_read(struct eval *e, struct read what)
 }
 
 /* The slot, when it has records that live; NULL: nothing is set. */
-static struct slot *slot_of(struct eval *e, const struct program_var *v)
+static struct slot *slot_of(struct eval *e, const struct program_var *v,
+                            struct slot_place *ret_place)
 {
     note_read(e, (struct read){WATCH_VARIABLE, v->table, v->key});
-    struct table *t = table_find(e->m, e->space, v->table);
-    struct slot *slot = t ? slot_find(e->m, t, v->key) : NULL;
-    return slot ? slot_bury(e->m, slot, e->fx) : NULL;
+    struct slot *slot = slot_locate(e->m, e->space, v->table, v->key, ret_place);
+    if (!slot)
+        return NULL;
+    slot = slot_bury(e->m, slot, e->fx);
+    if (!slot) /* its table may be gone with it */
+        (void)slot_locate(e->m, e->space, v->table, v->key, ret_place);
+    return slot;
 }
 
 static void touch(struct eval *e, struct slot *slot)
@@ -171,7 +176,8 @@ static bool is_match(const struct record *r, const struct program_var *v,
 
 static bool exists(struct eval *e, const struct program_var *v)
 {
-    const struct slot *slot = slot_of(e, v);
+    struct slot_place place;
+    const struct slot *slot = slot_of(e, v, &place);
     const struct session *ignored = v->flags & VAR_IGNORE_THIS_SESSION ? e->session : NULL;
     for (const struct record *r = slot ? slot->records : NULL; r; r = r->next)
         if (is_match(r, v, ignored))
@@ -204,7 +210,8 @@ static bool may_join(const struct slot *slot, const struct program_var *v,
 
 static bool set(struct eval *e, const struct program_var *v)
 {
-    struct slot *slot = slot_of(e, v);
+    struct slot_place place;
+    struct slot *slot = slot_of(e, v, &place);
     struct record *prev = NULL, *own = NULL;
     if (slot && slot->records) {
         if (!may_join(slot, v, e->session))
@@ -215,7 +222,7 @@ static bool set(struct eval *e, const struct program_var *v)
     if (limit)
         return over_limit(e, limit);
     if (!slot)
-        slot = slot_get(e->m, e->space, v->table, v->key);
+        slot = slot_make(e->space, &place);
     if (!slot)
         return over_limit(e, "the namespace has LIMIT_TABLES (10000) tables");
     struct record_ask ask = {.session = e->session,
@@ -232,7 +239,8 @@ static bool set(struct eval *e, const struct program_var *v)
 
 static bool delete_var(struct eval *e, const struct program_var *v)
 {
-    struct slot *slot = slot_of(e, v);
+    struct slot_place place;
+    struct slot *slot = slot_of(e, v, &place);
     struct record *prev;
     struct record *own = slot ? own_record(slot, e->session, &prev) : NULL;
     if (!own || !is_match(own, v, NULL))
@@ -263,7 +271,8 @@ static bool room_for(struct eval *e, size_t bytes)
 
 static void select_records(struct eval *e, const struct program_var *v)
 {
-    const struct slot *slot = slot_of(e, v);
+    struct slot_place place;
+    const struct slot *slot = slot_of(e, v, &place);
     const struct session *ignored = v->flags & VAR_IGNORE_THIS_SESSION ? e->session : NULL;
     size_t n = 0, max = v->flags & VAR_MANY ? LIMIT_RECORDS : 1;
     for (const struct record *r = slot ? slot->records : NULL; r && n < max; r = r->next) {
