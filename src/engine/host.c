@@ -161,6 +161,15 @@ static bool may_speak(void *ctx, const struct peer_hello *hello)
         h->cluster = hello->cluster;
         peers_set_cluster(h->peers, h->cluster);
     }
+    if (hello->cluster == h->cluster &&
+        !order_raft_is_same(h->order, hello->node, hello->incarnation)) {
+        log_error(
+            "peer.forgot",
+            "node=%s error=\"it came back with another data directory and may have forgotten "
+            "votes and entries: remove it from the cluster and add it as a new member\"",
+            log_bytes(slice_str(hello->name)));
+        return false;
+    }
     if (hello->cluster == h->cluster) {
         struct group_conf conf;
         group_conf(order_raft_group(h->order, 0), &conf);
@@ -193,8 +202,10 @@ static void follow_members(struct host *h)
     for (uint64_t id = 1; id < PEER_NODES_MAX; id++) {
         const struct group_server *s = group_conf_find(&conf, id);
         struct host_member m;
-        if (!s && conf.n > 0)
+        if (!s && conf.n > 0) {
             peers_forget(h->peers, id);
+            order_raft_forget_node(h->order, id);
+        }
         if (!s || id == h->id)
             continue;
         split_address(s->address, &m);
@@ -502,6 +513,7 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
     pc.self = (struct peer_hello){.cluster = h->cluster,
                                   .node = h->id,
                                   .run = order_raft_run(h->order),
+                                  .incarnation = order_raft_incarnation(h->order),
                                   .priority = config->priority};
     snprintf(pc.self.name, sizeof pc.self.name, "%s", config->node ? config->node : "n1");
     snprintf(pc.self.peer, sizeof pc.self.peer, "%s",

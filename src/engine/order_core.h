@@ -81,8 +81,10 @@ struct order_raft {
     void *ctx;
     struct engine *engine;
     struct journal *journal;
-    uint64_t cluster, run; /* run: how often this directory was started */
-    bool fresh;            /* nothing was in it */
+    uint64_t cluster, run;       /* run: how often this directory was started */
+    bool fresh;                  /* nothing was in it */
+    uint64_t incarnation;        /* of this directory: another one is another node */
+    uint64_t known[ORIGINS_MAX]; /* by node: the directory it came with first, 0: not seen */
     struct replica *replicas;
     uint64_t give_up_ms; /* when to look for those who waited too long */
     bool opened, settling, retired, snapshotting;

@@ -99,6 +99,12 @@ struct group *order_raft_group(struct order_raft *o, size_t shard);
 struct journal *order_raft_journal(struct order_raft *o);
 /* The largest node number that this shard has ever heard of. */
 uint64_t order_raft_last_node(const struct order_raft *o, size_t shard);
+/* A node is its data directory: one that comes back with another (emptied, restored) under the
+ * same number has forgotten its votes. True: it is the one that was here before, or the first;
+ * that is then remembered on disk. */
+uint64_t order_raft_incarnation(const struct order_raft *o);
+bool order_raft_is_same(struct order_raft *o, uint64_t node, uint64_t incarnation);
+void order_raft_forget_node(struct order_raft *o, uint64_t node); /* it is no member any more */
 uint64_t order_raft_cluster(const struct order_raft *o);
 uint64_t order_raft_run(const struct order_raft *o); /* how often its directory was started */
 BELAY_MUST_CHECK enum belay_err order_raft_change(struct order_raft *o, enum group_change what,

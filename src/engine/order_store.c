@@ -91,6 +91,9 @@ static enum belay_err identity_write(struct order_raft *o)
     varint_put(&out, o->config.node);
     varint_put(&out, o->base.n_shards);
     varint_put(&out, o->run);
+    varint_put(&out, o->incarnation);
+    for (uint64_t node = 0; node < ORIGINS_MAX; node++)
+        varint_put(&out, o->known[node]);
     file_end(&out);
     enum belay_err err =
         o->config.disk->ops->put(o->config.disk, IDENTITY_NAME, buf_slice(&out));
@@ -112,6 +115,7 @@ enum belay_err store_identify(struct order_raft *o)
         err = disk->ops->list(disk, count_files, &files);
         o->fresh = files == 0;
         o->cluster = o->config.cluster;
+        o->incarnation = o->config.seed;
         if (err == BELAY_OK && files > 0) {
             store_problem("%s: missing, but the directory is not empty", IDENTITY_NAME);
             err = BELAY_ERR_CORRUPT;
@@ -124,6 +128,9 @@ enum belay_err store_identify(struct order_raft *o)
         uint64_t node = reader_u64(&in);
         uint64_t shards = reader_u64(&in);
         o->run = reader_u64(&in);
+        o->incarnation = reader_u64(&in);
+        for (uint64_t i = 0; i < ORIGINS_MAX; i++)
+            o->known[i] = reader_u64(&in);
         if (!sound || in.bad || shards == 0 || shards > JOURNAL_SHARDS_MAX) {
             store_problem("%s: damaged", IDENTITY_NAME);
             err = BELAY_ERR_CORRUPT;
@@ -138,6 +145,32 @@ enum belay_err store_identify(struct order_raft *o)
     buf_done(&file);
     o->run++;
     return err;
+}
+
+uint64_t order_raft_incarnation(const struct order_raft *o)
+{
+    return o->incarnation;
+}
+
+bool order_raft_is_same(struct order_raft *o, uint64_t node, uint64_t incarnation)
+{
+    if (node >= ORIGINS_MAX || incarnation == 0)
+        return false;
+    if (o->known[node] == incarnation)
+        return true;
+    if (o->known[node] != 0)
+        return false;
+    o->known[node] = incarnation;
+    if (identity_write(o) != BELAY_OK)
+        o->host->fatal(o->ctx, problem);
+    return true;
+}
+
+void order_raft_forget_node(struct order_raft *o, uint64_t node)
+{
+    if (node < ORIGINS_MAX)
+        o->known[node] =
+            0; /* written with the next change: until then it is refused too long */
 }
 
 /* --- snapshots --- */

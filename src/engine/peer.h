@@ -31,6 +31,7 @@ struct peers;
 /* What a node says of itself when it connects. */
 struct peer_hello {
     uint64_t cluster, node, run;
+    uint64_t incarnation;                            /* of its data directory */
     char name[PEER_TEXT_MAX], listen[PEER_TEXT_MAX]; /* where its clients connect */
     char peer[PEER_TEXT_MAX];                        /* where its peers do */
     uint8_t priority;

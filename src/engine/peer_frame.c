@@ -52,6 +52,7 @@ void peer_hello_encode(const struct peer_hello *h, struct buf *out)
     varint_put(out, h->cluster);
     varint_put(out, h->node);
     varint_put(out, h->run);
+    varint_put(out, h->incarnation);
     varint_put(out, h->priority);
     varint_put_bytes(out, slice_str(h->name));
     varint_put_bytes(out, slice_str(h->listen));
@@ -79,6 +80,7 @@ enum belay_err peer_hello_decode(struct slice in, struct peer_hello *ret)
     h.cluster = reader_u64(&r);
     h.node = reader_u64(&r);
     h.run = reader_u64(&r);
+    h.incarnation = reader_u64(&r);
     uint64_t priority = reader_u64(&r);
     if (r.bad || h.node == 0 || h.node >= PEER_NODES_MAX || priority > 15)
         return BELAY_ERR_CORRUPT;
