@@ -221,6 +221,17 @@ $$;
 
 -- ------------------------------------------------------------------------------------ transaction mode
 
+-- Something other than a lock keeps the entity from being started.
+CREATE OR REPLACE FUNCTION :"schema".blocked(p_queue text, p_entity text, p_kind text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity AND b.status = 'in-progress')
+        OR EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
+                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0)
+        OR (p_kind = 'update' AND EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
+                   AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete'));
+END $$;
+
 -- Locks and reads what one claim takes of an entity whose lock the caller has: its create, or all its due
 -- updates. It reads with a snapshot of its own, so it sees what the last owner of the entity committed.
 -- NULL when the rows have gone, or something has come to block the entity since they were found.
@@ -260,8 +271,9 @@ END $$;
 -- NULL when the pass found nothing. `line` is where the pass goes on, `busy` how many rows were passed
 -- over because another process has their entity. `refuse` says why the group must end in error unworked.
 --
--- Raises 55P03 when a row is locked by a process that does not take entity locks (plain SQL). The caller
--- rolls back and asks again with p_careful, which pays for a savepoint and passes over such rows.
+-- Raises 55P03 when a row is locked by a process that does not take entity locks (plain SQL), or when an entity
+-- is blocked by more than a lock (a lease, a back-off, a create that waits). The caller rolls back and asks again
+-- with p_careful, which pays for looking first and for a savepoint, and passes over such rows.
 CREATE OR REPLACE FUNCTION :"schema".claim(p_queue text, p_line bigint, p_cell integer, p_require_created boolean,
     p_careful boolean, OUT line bigint, OUT busy integer, OUT ids bigint[], OUT entity text, OUT kind text,
     OUT process uuid, OUT fence bigint, OUT work json, OUT refuse text)
@@ -274,22 +286,14 @@ BEGIN
     line := p_line;
     busy := 0;
     LOOP
-        SELECT r.id, r.entity, r.kind,
-               EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity AND b.status = 'in-progress' OFFSET 0)
-               OR EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity
-                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
-               OR (r.kind = 'update' AND
-                   EXISTS (SELECT FROM request b WHERE b.queue = r.queue AND b.entity = r.entity
-                       AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete' OFFSET 0)) AS blocked
-        INTO c FROM request r
+        SELECT r.id, r.entity, r.kind INTO c FROM request r
         WHERE r.queue = p_queue AND r.status = 'new' AND r.run_at IS NULL AND r.id + 0 > line
               AND r.entity <> ALL (known_busy)
         ORDER BY r.id + 0 LIMIT 1;
         EXIT WHEN NOT FOUND;
         line := c.id;
-        -- Whether it is blocked is looked at before the entity is locked, because a lock that turns out
-        -- useless is kept until this transaction ends, which may be after minutes of other work.
-        IF c.blocked OR NOT pg_try_advisory_xact_lock(entity_key(p_queue, c.entity)) THEN
+        IF (p_careful AND blocked(p_queue, c.entity, c.kind))
+           OR NOT pg_try_advisory_xact_lock(entity_key(p_queue, c.entity)) THEN
             busy := busy + 1;
             IF busy > 16 AND cardinality(known_busy) < 256 THEN
                 known_busy := known_busy || c.entity; -- do not meet every one of its rows
@@ -308,7 +312,14 @@ BEGIN
         ELSE
             g := gather(p_queue, c.entity, c.kind);
         END IF;
-        CONTINUE WHEN g.ids IS NULL;
+        IF g.ids IS NULL THEN
+            -- Blocked, or done by somebody else since it was found. A lock of an entity that is blocked must not be
+            -- kept until this transaction ends, which may be after minutes of other work.
+            IF NOT p_careful AND blocked(p_queue, c.entity, c.kind) THEN
+                RAISE EXCEPTION 'entity of request % is blocked', c.id USING ERRCODE = 'lock_not_available';
+            END IF;
+            CONTINUE;
+        END IF;
         ids := g.ids;
         entity := c.entity;
         kind := c.kind;
