@@ -2,6 +2,7 @@
 #include "server/server.h"
 #include "server/trust.h"
 
+#include "base/buf.h"
 #include "base/log.h"
 #include "cli/cli.h"
 
@@ -42,6 +43,30 @@ static bool set_log_level(const char *word)
     return false;
 }
 
+/* A durable server forks for its snapshots, and a fork copies the page tables: 9 ms for 320 MB
+ * in small pages, 0.2 ms in huge ones. glibc's malloc asks for huge pages only when the
+ * environment says so before the process starts; so it starts once more, as the same process.
+ * If that is not possible it goes on as it is. */
+static void use_huge_pages(void)
+{
+    enum { WORDS_MAX = 256, BYTES_MAX = 1 << 16 };
+    static char *words[WORDS_MAX + 1];
+    struct buf line = {0};
+    size_t n = 0;
+    if (getenv("GLIBC_TUNABLES") ||
+        buf_read_file(&line, "/proc/self/cmdline", BYTES_MAX) != BELAY_OK)
+        return;
+    buf_put_byte(&line, '\0');
+    for (size_t at = line.start; at + 1 < line.end && n < WORDS_MAX; n++) {
+        words[n] = line.mem + at;
+        at += strlen(words[n]) + 1;
+    }
+    if (!line.oom && n < WORDS_MAX &&
+        setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1", 1) == 0)
+        (void)execv("/proc/self/exe", words);
+    buf_done(&line);
+}
+
 static int serve(struct cli *c)
 {
     const char *hosts[] = {cli_text(c, "host", NULL), NULL};
@@ -67,6 +92,8 @@ static int serve(struct cli *c)
         return cli_usage(c, "--join takes the number that CLUSTER ADD gave, with --node and "
                             "--peer-listen, without --peers");
     durable = cli_given(c, "data");
+    if (durable)
+        use_huge_pages();
     struct server_config config = {
         .listen = cli_text(c, "listen", "127.0.0.1:7117"),
         .insecure = cli_given(c, "insecure"),
