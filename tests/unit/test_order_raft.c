@@ -1,0 +1,311 @@
+/* One durable node on a disk in memory: what a stop, a crash or damage leaves of it. */
+#include "engine/order_raft.h"
+
+#include "../sim/sim_disk.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "events/feed.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+struct node {
+    struct sim_disk *disk;
+    struct order *order;
+    struct engine *engine;
+    struct feed *feed;
+    struct journal_job *job;
+    struct snapshot_task *task;
+    uint64_t now;
+    bool stored;
+};
+
+static uint64_t node_now(void *ctx)
+{
+    return ((struct node *)ctx)->now;
+}
+
+static void node_write(void *ctx, struct journal_job *job)
+{
+    ((struct node *)ctx)->job = job;
+}
+
+static void node_send(void *ctx, uint64_t to, struct slice frame)
+{
+    (void)ctx;
+    (void)to;
+    (void)frame;
+    fail(); /* it is alone */
+}
+
+static void node_snapshot(void *ctx, struct snapshot_task *task)
+{
+    struct node *n = ctx;
+    n->task = task;
+    n->stored = order_raft_snapshot_write(task);
+}
+
+static void node_fatal(void *ctx, const char *text)
+{
+    (void)ctx;
+    fail_msg("%s", text);
+}
+
+static const struct raft_host host = {node_now, node_write, node_send, node_snapshot,
+                                      node_fatal};
+
+static void pump(struct node *n)
+{
+    struct order_raft *o = order_raft_of(n->order);
+    order_raft_settle(o);
+    while (n->job || n->task) {
+        struct journal_job *job = n->job;
+        struct snapshot_task *task = n->task;
+        n->job = NULL;
+        n->task = NULL;
+        if (job) {
+            journal_job_run(job);
+            order_raft_written(o, job);
+        }
+        if (task)
+            order_raft_snapshotted(o, task, n->stored);
+        order_raft_settle(o);
+    }
+}
+
+static enum belay_err node_open(struct node *n, struct sim_disk *disk)
+{
+    *n = (struct node){.disk = disk, .now = 1000};
+    struct order_raft_config config = {.host = &host,
+                                       .host_ctx = n,
+                                       .disk = &disk->base,
+                                       .node = 1,
+                                       .shards = 1,
+                                       .cluster = 9,
+                                       .election_ms = 300,
+                                       .heartbeat_ms = 60,
+                                       .seed = 4711,
+                                       .segment_bytes = JOURNAL_SEGMENT_BYTES_MIN,
+                                       .snapshot_bytes = 1 << 20,
+                                       .trailing = 2};
+    config.members.n = 1;
+    config.members.servers[0] =
+        (struct group_server){.id = 1, .voter = true, .address = "n1@here"};
+    enum belay_err err = order_raft_open(&config, &n->order);
+    if (err != BELAY_OK)
+        return err;
+    n->feed = feed_open(16);
+    n->engine = engine_open(&(struct engine_config){
+        .order = n->order, .clock_ms = node_now, .clock_ctx = n, .feed = n->feed});
+    pump(n);
+    return BELAY_OK;
+}
+
+static void node_close(struct node *n)
+{
+    engine_close(n->engine);
+    feed_close(n->feed);
+}
+
+struct asked {
+    struct ask ask;
+    enum event_kind kind;
+    uint64_t fence, count;
+    bool answered;
+};
+
+static void on_answer(struct ask *ask, const struct event *ev)
+{
+    struct asked *a = (struct asked *)(void *)ask;
+    a->answered = true;
+    a->kind = ev->kind;
+    a->fence = ev->fence;
+    a->count = ev->count;
+}
+
+static struct asked acquire(struct node *n, const char *name, uint64_t wait_ms)
+{
+    static struct asked slots[64];
+    static size_t next;
+    struct asked *a = &slots[next++ % 64];
+    *a = (struct asked){.ask = {.answer = on_answer}};
+    struct op op = {.kind = OP_ACQUIRE,
+                    .account = SLICE("default"),
+                    .ns = SLICE("default"),
+                    .name = slice_str(name),
+                    .owner = SLICE("me"),
+                    .mode = MODE_EXCLUSIVE,
+                    .ttl_ms = 60000,
+                    .wait_ms = wait_ms};
+    engine_submit(n->engine, &op, &a->ask);
+    pump(n);
+    return *a;
+}
+
+static void fill(struct node *n, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "lock-%d", i);
+        struct asked a = acquire(n, name, 0);
+        assert_true(a.answered);
+        assert_int_equal(a.kind, EVENT_GRANTED);
+        n->now += 7;
+    }
+}
+
+static void nothing_is_answered_before_it_is_on_disk(void **state)
+{
+    (void)state;
+    static struct sim_disk d;
+    struct node n;
+    sim_disk_init(&d, 1);
+    assert_int_equal(node_open(&n, &d), BELAY_OK);
+    struct asked a = {.ask = {.answer = on_answer}};
+    struct op op = {.kind = OP_ACQUIRE,
+                    .account = SLICE("default"),
+                    .ns = SLICE("default"),
+                    .name = SLICE("x"),
+                    .owner = SLICE("me"),
+                    .mode = MODE_EXCLUSIVE,
+                    .ttl_ms = 1000};
+    engine_submit(n.engine, &op, &a.ask);
+    order_raft_settle(order_raft_of(n.order));
+    assert_non_null(n.job); /* being written */
+    assert_false(a.answered);
+    journal_job_run(n.job);
+    assert_false(a.answered);
+    struct journal_job *job = n.job;
+    n.job = NULL;
+    order_raft_written(order_raft_of(n.order), job);
+    assert_true(a.answered);
+    pump(&n);
+    node_close(&n);
+    sim_disk_wipe(&d);
+}
+
+static void a_restart_has_the_same_state_and_larger_fences(void **state)
+{
+    (void)state;
+    static struct sim_disk d;
+    struct node n;
+    sim_disk_init(&d, 1);
+    assert_int_equal(node_open(&n, &d), BELAY_OK);
+    fill(&n, 0, 30);
+    order_raft_snapshot_now(order_raft_of(n.order));
+    pump(&n);
+    fill(&n, 30, 60);
+    uint64_t fence = acquire(&n, "lock-3", 0).fence;
+    node_close(&n);
+    for (int restart = 0; restart < 3; restart++) {
+        assert_int_equal(node_open(&n, &d), BELAY_OK);
+        uint64_t again = acquire(&n, "lock-3", 0).fence;
+        assert_true(again > fence);
+        fence = again;
+        node_close(&n);
+    }
+    sim_disk_wipe(&d);
+}
+
+/* Every byte of every file of a small directory, flipped in turn, and every file cut and
+ * removed: the node refuses to start, or has every lock that was granted. */
+static size_t granted_of(struct node *n, int locks)
+{
+    size_t held = 0;
+    for (int i = 0; i < locks; i++) {
+        struct asked a = {.ask = {.answer = on_answer}};
+        char name[32];
+        snprintf(name, sizeof name, "lock-%d", i);
+        struct op op = {.kind = OP_CHECK,
+                        .account = SLICE("default"),
+                        .ns = SLICE("default"),
+                        .name = slice_str(name),
+                        .fence = (uint64_t)i + 1};
+        engine_submit(n->engine, &op, &a.ask);
+        pump(n);
+        assert_true(a.answered);
+        held += a.count;
+    }
+    return held;
+}
+
+struct tally {
+    size_t refused, same, wrong;
+};
+
+static void judge(struct sim_disk *d, int locks, struct tally *t)
+{
+    struct node n;
+    if (node_open(&n, d) != BELAY_OK) {
+        assert_true(strlen(order_raft_problem()) > 0);
+        t->refused++;
+        return;
+    }
+    if (granted_of(&n, locks) == (size_t)locks)
+        t->same++;
+    else
+        t->wrong++;
+    node_close(&n);
+}
+
+static void damage_is_refused_or_harmless(void **state)
+{
+    (void)state;
+    enum { LOCKS = 24 };
+    static struct sim_disk whole, d;
+    struct node n;
+    struct tally flips = {0};
+    struct tally cuts = {0};
+    sim_disk_init(&whole, 1);
+    sim_disk_init(&d, 2);
+    assert_int_equal(node_open(&n, &whole), BELAY_OK);
+    fill(&n, 0, LOCKS / 2);
+    order_raft_snapshot_now(order_raft_of(n.order));
+    pump(&n);
+    fill(&n, LOCKS / 2, LOCKS);
+    order_raft_seal(order_raft_of(n.order));
+    pump(&n);
+    node_close(&n);
+    for (size_t i = 0; i < SIM_DISK_FILES; i++) {
+        const struct sim_file *f = &whole.files[i];
+        if (!f->used)
+            continue;
+        for (size_t at = 0; at < buf_len(&f->bytes); at++) {
+            sim_disk_copy(&d, &whole);
+            struct sim_file *hit = sim_disk_find(&d, f->name, false);
+            hit->bytes.mem[hit->bytes.start + at] ^= (char)(1 << at % 8);
+            judge(&d, LOCKS, &flips);
+        }
+        for (size_t len = 0; len < buf_len(&f->bytes); len += 1 + buf_len(&f->bytes) / 200) {
+            sim_disk_copy(&d, &whole);
+            struct sim_file *hit = sim_disk_find(&d, f->name, false);
+            hit->bytes.end = hit->bytes.start + len;
+            judge(&d, LOCKS, &cuts);
+        }
+        sim_disk_copy(&d, &whole);
+        assert_int_equal(d.base.ops->remove(&d.base, f->name), BELAY_OK);
+        judge(&d, LOCKS, &cuts);
+    }
+    print_message("# flips: %zu refused, %zu harmless; cuts: %zu refused, %zu harmless\n",
+                  flips.refused, flips.same, cuts.refused, cuts.same);
+    assert_int_equal(flips.wrong, 0);
+    assert_int_equal(cuts.wrong, 0);
+    assert_int_equal(cuts.same, 0);
+    assert_true(flips.refused > 100);
+    sim_disk_wipe(&d);
+    sim_disk_wipe(&whole);
+}
+
+int main(void)
+{
+    log_set_level(LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_answered_before_it_is_on_disk),
+        cmocka_unit_test(a_restart_has_the_same_state_and_larger_fences),
+        cmocka_unit_test(damage_is_refused_or_harmless),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
