@@ -196,16 +196,15 @@ static void deliver(struct engine *e, size_t shard)
 
 /* --- ordering --- */
 
-void engine_ordered(struct engine *e, size_t shard, const struct op *op)
+void engine_ordered(struct engine *e, size_t shard, struct op *op)
 {
-    struct op ordered = *op;
     struct shard *s = &e->shards[shard];
-    ordered.index = machine_applied(s->machine) + 1;
+    op->index = machine_applied(s->machine) + 1;
     if (op->now_ms > s->now_ms)
         s->now_ms = op->now_ms; /* stamped by another node */
     if (op->kind == OP_TICK)
         s->tick_ms = 0;
-    machine_apply(s->machine, &ordered, &e->fx);
+    machine_apply(s->machine, op, &e->fx);
     deliver(e, shard);
 }
 
@@ -284,13 +283,12 @@ static void prepare_cancel(struct engine *e, const struct ask *ask, const struct
     BELAY_CHECK(!s->cancel.oom);
 }
 
-void engine_submit(struct engine *e, const struct op *op, struct ask *ask)
+void engine_submit(struct engine *e, struct op *op, struct ask *ask)
 {
     BELAY_CHECK(!e->delivering);
     BELAY_DCHECK(is_valid(op));
-    struct op ordered = *op;
-    ordered.asker = ask ? ask_add(e, ask, op) : 0;
-    order_op(e, &ordered);
+    op->asker = ask ? ask_add(e, ask, op) : 0;
+    order_op(e, op);
     if (ask && ask->id)
         prepare_cancel(e, ask, op);
 }

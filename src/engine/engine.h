@@ -50,9 +50,9 @@ struct engine_config {
 struct engine *engine_open(const struct engine_config *config); /* never NULL */
 void engine_close(struct engine *e);                            /* NULL is allowed */
 
-/* Orders `op` (borrowed; copied if it must wait), which has passed op_validate(), and answers
- * `ask` (may be NULL). Reads are linearizable. */
-void engine_submit(struct engine *e, const struct op *op, struct ask *ask);
+/* Stamps `op` (borrowed; copied if it must wait), which has passed op_validate(), orders it,
+ * and answers `ask` (may be NULL). Reads are linearizable. */
+void engine_submit(struct engine *e, struct op *op, struct ask *ask);
 
 /* The asker is gone: no answer will come. If it stands in a line it leaves it, and what was
  * granted to it meanwhile is freed. An ask that is not outstanding is left alone. */

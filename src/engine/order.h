@@ -15,10 +15,10 @@ struct engine;
 struct order;
 
 struct order_ops {
-    void (*open)(struct order *o, struct engine *e); /* from engine_open(), once */
-    void (*submit)(struct order *o, size_t shard, const struct op *op); /* borrowed */
-    void (*read)(struct order *o, size_t shard, const struct op *op);   /* borrowed */
-    void (*flush)(struct order *o);                     /* NULL: nothing to do */
+    void (*open)(struct order *o, struct engine *e);              /* from engine_open(), once */
+    void (*submit)(struct order *o, size_t shard, struct op *op); /* borrowed */
+    void (*read)(struct order *o, size_t shard, const struct op *op); /* borrowed */
+    void (*flush)(struct order *o);                                   /* NULL: nothing to do */
     bool (*leads)(const struct order *o, size_t shard); /* may it tick? NULL: yes */
     const char *(*not_ready)(const struct order *o);
     void (*close)(struct order *o);
@@ -33,7 +33,7 @@ struct order {
 };
 
 /* For the order to call: op is stamped and applied; a read is answered. */
-void engine_ordered(struct engine *e, size_t shard, const struct op *op);
+void engine_ordered(struct engine *e, size_t shard, struct op *op); /* its index is set */
 void engine_readable(struct engine *e, size_t shard, const struct op *op);
 
 /* The time to put on what is ordered now, by whoever leads the shard. A new leader first says

@@ -14,7 +14,7 @@ static void memory_open(struct order *o, struct engine *e)
     ((struct order_memory *)o)->engine = e;
 }
 
-static void memory_submit(struct order *o, size_t shard, const struct op *op)
+static void memory_submit(struct order *o, size_t shard, struct op *op)
 {
     engine_ordered(((struct order_memory *)o)->engine, shard, op);
 }

@@ -518,7 +518,7 @@ uint64_t order_raft_next_ms(const struct order_raft *o)
 
 /* --- the order that the engine sees --- */
 
-static void raft_submit(struct order *base, size_t shard, const struct op *op)
+static void raft_submit(struct order *base, size_t shard, struct op *op)
 {
     struct order_raft *o = order_raft_of(base);
     struct replica *r = &o->replicas[shard];

@@ -303,7 +303,7 @@ static bool keeps_contract(struct conn *c, const struct call *call, bool close)
     return false;
 }
 
-static void submit(struct conn *c, const struct call *call, bool close)
+static void submit(struct conn *c, struct call *call, bool close)
 {
     if (!keeps_contract(c, call, close))
         return;
