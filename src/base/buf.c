@@ -7,10 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-void buf_done(struct buf *b)
+void buf_free(struct buf *b)
 {
-    if (!b)
-        return;
     free(b->mem);
     *b = (struct buf){0};
 }

@@ -22,7 +22,14 @@ struct buf {
     bool oom;
 };
 
-void buf_done(struct buf *b); /* frees; empty and valid afterwards; NULL is allowed */
+void buf_free(struct buf *b);
+
+/* Frees; empty and valid afterwards; NULL is allowed. Most are empty: that costs no call. */
+static inline void buf_done(struct buf *b)
+{
+    if (b && (b->mem || b->oom))
+        buf_free(b);
+}
 
 static inline size_t buf_len(const struct buf *b)
 {

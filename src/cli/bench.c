@@ -202,6 +202,7 @@ const struct cli_command cli_cmd_bench = {
         "pair: every connection takes and gives back its own lock.\n"
         "handoff: all connections stand in one line; who gets the lock gives it back at\n"
         "once and joins the line again. The grants must go round: it counts who was passed.\n"
+        "The client does not sleep between them: its own waking up is not what is measured.\n"
         "park: all but one wait and nothing happens; see the server's CPU and memory.\n"
         "hold: takes --locks locks with names of 16 bytes and ends.\n"
         "One thread; pin it and the server to different cores (taskset) to compare.\n"

@@ -47,13 +47,14 @@ struct reply *reply_error(struct arena *a, enum belay_err err, const char *forma
     return r;
 }
 
-static struct reply *add_new(struct arena *a, struct reply *map, const char *key,
+static struct reply *add_new(struct arena *a, struct reply *map, struct slice key,
                              enum reply_kind kind)
 {
-    return reply_add(map, slice_str(key), reply_new(a, kind));
+    return reply_add(map, key, reply_new(a, kind));
 }
 
-struct reply *reply_text(struct arena *a, struct reply *map, const char *key, struct slice text)
+struct reply *reply_text_at(struct arena *a, struct reply *map, struct slice key,
+                            struct slice text)
 {
     struct reply *r = add_new(a, map, key, REPLY_TEXT);
     if (r && text.data) /* an absent text is an empty one */
@@ -61,7 +62,7 @@ struct reply *reply_text(struct arena *a, struct reply *map, const char *key, st
     return r;
 }
 
-struct reply *reply_int(struct arena *a, struct reply *map, const char *key, int64_t v)
+struct reply *reply_int_at(struct arena *a, struct reply *map, struct slice key, int64_t v)
 {
     struct reply *r = add_new(a, map, key, REPLY_INT);
     if (r)
@@ -71,7 +72,7 @@ struct reply *reply_int(struct arena *a, struct reply *map, const char *key, int
 
 struct reply *reply_bool(struct arena *a, struct reply *map, const char *key, bool v)
 {
-    struct reply *r = add_new(a, map, key, REPLY_BOOL);
+    struct reply *r = add_new(a, map, slice_str(key), REPLY_BOOL);
     if (r)
         r->number = v;
     return r;
@@ -79,17 +80,17 @@ struct reply *reply_bool(struct arena *a, struct reply *map, const char *key, bo
 
 struct reply *reply_null(struct arena *a, struct reply *map, const char *key)
 {
-    return add_new(a, map, key, REPLY_NULL);
+    return add_new(a, map, slice_str(key), REPLY_NULL);
 }
 
 struct reply *reply_list(struct arena *a, struct reply *map, const char *key)
 {
-    return add_new(a, map, key, REPLY_LIST);
+    return add_new(a, map, slice_str(key), REPLY_LIST);
 }
 
 struct reply *reply_map(struct arena *a, struct reply *map, const char *key)
 {
-    return add_new(a, map, key, REPLY_MAP);
+    return add_new(a, map, slice_str(key), REPLY_MAP);
 }
 
 const struct reply *reply_get(const struct reply *map, const char *key)

@@ -97,9 +97,19 @@ struct reply *reply_new(struct arena *a, enum reply_kind kind);
 struct reply *reply_error(struct arena *a, enum belay_err err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 struct reply *reply_add(struct reply *parent, struct slice key, struct reply *child);
-struct reply *reply_text(struct arena *a, struct reply *map, const char *key,
-                         struct slice text);
-struct reply *reply_int(struct arena *a, struct reply *map, const char *key, int64_t v);
+struct reply *reply_text_at(struct arena *a, struct reply *map, struct slice key,
+                            struct slice text);
+struct reply *reply_int_at(struct arena *a, struct reply *map, struct slice key, int64_t v);
+static inline struct reply *reply_text(struct arena *a, struct reply *map, const char *key,
+                                       struct slice text)
+{
+    return reply_text_at(a, map, slice_str(key), text); /* a literal's length is known here */
+}
+static inline struct reply *reply_int(struct arena *a, struct reply *map, const char *key,
+                                      int64_t v)
+{
+    return reply_int_at(a, map, slice_str(key), v);
+}
 struct reply *reply_bool(struct arena *a, struct reply *map, const char *key, bool v);
 struct reply *reply_null(struct arena *a, struct reply *map, const char *key);
 struct reply *reply_list(struct arena *a, struct reply *map, const char *key);
