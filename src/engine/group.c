@@ -774,11 +774,6 @@ bool group_match(const struct group *g, uint64_t id, uint64_t *ret_index)
     return true;
 }
 
-const struct entry_log *group_log(const struct group *g)
-{
-    return &g->log;
-}
-
 uint64_t group_oldest_lsn(const struct group *g)
 {
     const struct log_entry *e = entry_log_get(&g->log, g->log.first);

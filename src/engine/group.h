@@ -142,7 +142,6 @@ bool group_transferring(const struct group *g);
 bool group_ready(const struct group *g);
 void group_conf(const struct group *g, struct group_conf *ret);
 bool group_match(const struct group *g, uint64_t id, uint64_t *ret_index); /* leader only */
-const struct entry_log *group_log(const struct group *g);
 uint64_t
 group_oldest_lsn(const struct group *g); /* of the entries it keeps; UINT64_MAX: none */
 void group_set_never_leads(struct group *g, bool never);

@@ -43,11 +43,6 @@ enum program_node program_node(struct slice word)
     return NODE_NONE;
 }
 
-bool program_is_operator(enum program_node node)
-{
-    return node >= NODE_TRUE;
-}
-
 /* --- writing --- */
 
 void program_begin(struct buf *out, size_t n_statements)

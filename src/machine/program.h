@@ -59,7 +59,6 @@ const char *program_word(enum program_node node); /* "select_constant" */
 const char *program_name(enum program_node node); /* "SelectConstantValueOp" */
 /* The node with that word, NODE_NONE: there is none. */
 enum program_node program_node(struct slice word);
-bool program_is_operator(enum program_node node);
 
 enum var_flag {
     VAR_HAS_VALUE = 1,

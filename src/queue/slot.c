@@ -310,11 +310,6 @@ void slots_kill(struct worker *w)
         runner_kill(w->slots[i].runner);
 }
 
-void slots_stop(struct worker *w)
-{
-    (void)w; /* a claim on its way is rolled back when it answers; what runs settles */
-}
-
 void slots_close(struct worker *w)
 {
     for (unsigned i = 0; w->slots && i < w->concurrency; i++) {

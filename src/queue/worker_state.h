@@ -110,7 +110,6 @@ void slots_open(struct worker *w, const char *cells); /* array literal of cells 
 bool slots_wake(struct worker *w);                    /* false: nobody is idle */
 bool slots_quiet(const struct worker *w);             /* nothing runs or is on its way */
 void slots_kill(struct worker *w);
-void slots_stop(struct worker *w);
 void slots_close(struct worker *w);
 
 /* lease.c: lease mode */
