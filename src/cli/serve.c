@@ -91,6 +91,11 @@ static int serve(struct cli *c)
                                  !cli_given(c, "node") || !cli_given(c, "peer-listen")))
         return cli_usage(c, "--join takes the number that CLUSTER ADD gave, with --node and "
                             "--peer-listen, without --peers");
+    int64_t shards = cli_number(c, "shards", 0);
+    if (cli_given(c, "shards") && (shards < 1 || shards > SERVER_SHARDS_MAX))
+        return cli_usage(c, "--shards is 1 to %d", SERVER_SHARDS_MAX);
+    if (cli_given(c, "shards") && !cli_given(c, "data"))
+        return cli_usage(c, "--shards needs --data");
     durable = cli_given(c, "data");
     if (durable)
         use_huge_pages();
@@ -109,6 +114,7 @@ static int serve(struct cli *c)
                     .peers = cli_text(c, "peers", NULL),
                     .peer_listen = cli_text(c, "peer-listen", NULL),
                     .join_id = (uint64_t)join,
+                    .shards = (size_t)shards,
                     .priority = (uint8_t)priority,
                     .fast_failover = cli_given(c, "fast-failover"),
                     .salvage = cli_given(c, "salvage")},
@@ -128,6 +134,7 @@ static const struct cli_option serve_options[] = {
     {"peers", 0, CLI_TEXT, "N=HOST:PORT,...", "the first members, the same list everywhere"},
     {"peer-listen", 0, CLI_TEXT, "ADDRESS:PORT", "where the other nodes connect"},
     {"join", 0, CLI_NUMBER, "N", "wait to be added to a cluster: the number of CLUSTER ADD"},
+    {"shards", 0, CLI_NUMBER, "N", "Raft groups for what is in the namespaces, for good (1)"},
     {"priority", 0, CLI_NUMBER, "N", "0 leads first, 15 never leads (14)"},
     {"fast-failover", 0, CLI_FLAG, NULL, "elect after 100 ms of silence instead of 400"},
     {"salvage", 0, CLI_FLAG, NULL,

@@ -31,6 +31,7 @@ struct host {
     struct disk *disk;
     struct peers *peers;
     uint64_t id, cluster;
+    size_t groups;
     uint64_t armed_ms; /* when the timer fires, UINT64_MAX: never */
     uint64_t look_ms;  /* when to look at members and leaders again */
     uint64_t busy_ms;  /* when something was last written */
@@ -160,6 +161,15 @@ static bool may_speak(void *ctx, const struct peer_hello *hello)
     if (h->cluster == 0) { /* this node is being added to one */
         h->cluster = hello->cluster;
         peers_set_cluster(h->peers, h->cluster);
+    }
+    if (hello->cluster == h->cluster && hello->groups != h->groups) {
+        log_error(
+            "peer.shards",
+            "node=%s shards=%zu error=\"this node has %zu: the same --shards is needed on "
+            "all nodes, from an empty data directory on\"",
+            log_bytes(slice_str(hello->name)), order_shards((size_t)hello->groups),
+            order_shards(h->groups));
+        return false;
     }
     if (hello->cluster == h->cluster &&
         !order_raft_is_same(h->order, hello->node, hello->incarnation)) {
@@ -450,12 +460,69 @@ static bool plan(struct host *h, struct order_raft_config *oc)
     return true;
 }
 
+/* --- joining: who has nothing yet must first be told what the cluster is --- */
+
+static bool on_caller(void *ctx, const struct peer_hello *hello)
+{
+    struct host *h = ctx;
+    if (hello->cluster == 0 || hello->groups == 0 || hello->groups > JOURNAL_SHARDS_MAX)
+        return false; /* it waits as well */
+    h->cluster = hello->cluster;
+    h->groups = (size_t)hello->groups;
+    peers_stop(h->peers);
+    return false; /* it will call again */
+}
+
+static enum belay_err await_member(struct host *h)
+{
+    struct peers_config pc = {.loop = h->loop,
+                              .self = {.node = h->id},
+                              .listen = h->config.peer_listen,
+                              .insecure = h->config.insecure,
+                              .ctx = h,
+                              .accept = on_caller};
+    enum belay_err err = peers_open(&pc, &h->peers);
+    log_info("engine.join", "waiting=\"for a member to call at %s\"", h->config.peer_listen);
+    if (err != BELAY_OK)
+        peers_stop(h->peers);
+    (void)uv_run(h->loop, UV_RUN_DEFAULT);
+    peers_close(h->peers);
+    h->peers = NULL;
+    return err;
+}
+
+/* The directory, and how many groups are in it or will be. */
+static enum belay_err open_disk(struct host *h, struct order_raft_config *oc)
+{
+    const struct host_config *c = &h->config;
+    bool used = false;
+    enum belay_err err = disk_file_open(c->data, &h->disk);
+    if (err == BELAY_OK)
+        err = order_raft_is_used(h->disk, &used);
+    if (err != BELAY_OK) {
+        log_error("engine.data", "path=%s error=\"%s\"", c->data,
+                  err == BELAY_ERR_IN_USE ? "another process uses it" : strerror(errno));
+        return err;
+    }
+    oc->groups_fixed = c->shards != 0;
+    oc->groups = order_groups(c->shards ? c->shards : HOST_SHARDS_DEFAULT);
+    if (used || !c->join_id)
+        return BELAY_OK;
+    err = await_member(h);
+    if (err == BELAY_OK && c->shards && h->groups != oc->groups) {
+        log_error("engine.join", "error=\"the cluster has %zu shards, not %zu\"",
+                  order_shards(h->groups), c->shards);
+        err = BELAY_ERR_SYNTAX;
+    }
+    oc->groups = h->groups;
+    return err;
+}
+
 static enum belay_err open_order(struct host *h, struct order **ret_order)
 {
     const struct host_config *c = &h->config;
     struct order_raft_config oc = {.host = &host_ops,
                                    .host_ctx = h,
-                                   .shards = 1,
                                    .seed = random_u64(),
                                    .priority = c->priority,
                                    .repair = c->repair};
@@ -463,14 +530,11 @@ static enum belay_err open_order(struct host *h, struct order **ret_order)
     oc.heartbeat_ms = c->fast_failover ? HOST_FAST_HEARTBEAT_MS : HOST_HEARTBEAT_MS;
     if (!plan(h, &oc))
         return BELAY_ERR_SYNTAX;
+    enum belay_err err = open_disk(h, &oc);
+    if (err != BELAY_OK)
+        return err;
     oc.node = h->id;
     oc.cluster = h->cluster;
-    enum belay_err err = disk_file_open(c->data, &h->disk);
-    if (err != BELAY_OK) {
-        log_error("engine.data", "path=%s error=\"%s\"", c->data,
-                  err == BELAY_ERR_IN_USE ? "another process uses it" : strerror(errno));
-        return err;
-    }
     oc.disk = h->disk;
     err = order_raft_open(&oc, ret_order);
     if (err == BELAY_ERR_CORRUPT)
@@ -500,6 +564,7 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
     }
     h->order = order_raft_of(order);
     h->cluster = order_raft_cluster(h->order);
+    h->groups = order_raft_groups(h->order);
     (void)uv_timer_init(h->loop, &h->timer);
     (void)uv_prepare_init(h->loop, &h->prepare);
     h->timer.data = h->prepare.data = h;
@@ -514,6 +579,7 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
                                   .node = h->id,
                                   .run = order_raft_run(h->order),
                                   .incarnation = order_raft_incarnation(h->order),
+                                  .groups = h->groups,
                                   .priority = config->priority};
     snprintf(pc.self.name, sizeof pc.self.name, "%s", config->node ? config->node : "n1");
     snprintf(pc.self.peer, sizeof pc.self.peer, "%s",

@@ -27,6 +27,7 @@ enum {
     HOST_SEAL_MS = 100,  /* after so much rest the end of the journal is sealed */
     HOST_STOP_MS = 2000, /* a node that stops tries so long to hand over what it leads */
     HOST_NAME_MAX = 64,
+    HOST_SHARDS_DEFAULT = 1,
 };
 
 struct host_config {
@@ -38,12 +39,13 @@ struct host_config {
     const char *peer_listen; /* "host:port"; NULL: nobody connects */
     uint64_t join_id;        /* not 0: wait to be added to a cluster, under this number */
     const char *listen;      /* where clients reach this node, to tell the others */
-    uint64_t shards;         /* 0: the default */
+    size_t shards;           /* 0: what the directory or the cluster has */
     uint8_t priority;        /* 0..15 */
     bool fast_failover, insecure, repair;
 };
 
-/* BELAY_OK, or the log says why not. */
+/* BELAY_OK, or the log says why not. A node that joins a cluster with an empty directory waits
+ * here until a member calls: it must know how many shards there are. */
 BELAY_MUST_CHECK enum belay_err host_open(const struct host_config *config, struct host **ret,
                                           struct order **ret_order);
 void host_start(struct host *h); /* after engine_open() */

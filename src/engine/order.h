@@ -26,11 +26,23 @@ struct order_ops {
 
 struct order {
     const struct order_ops *ops;
-    size_t n_shards;
+    size_t n_shards; /* groups: see order_groups() */
     uint64_t
         patience_ms;  /* beyond its own wait an op may take that long; 0: it cannot be late */
     uint64_t id_base; /* this run of this node, in the top bits (OP_RUN_SHIFT) of every asker */
 };
+
+/* `--shards N`: with 1 everything is in one group; else group 0 has namespaces, accounts and
+ * sessions, and N more have what is in the namespaces. */
+static inline size_t order_groups(size_t shards)
+{
+    return shards == 1 ? 1 : shards + 1;
+}
+
+static inline size_t order_shards(size_t groups)
+{
+    return groups == 1 ? 1 : groups - 1;
+}
 
 /* For the order to call: op is stamped and applied; a read is answered. */
 void engine_ordered(struct engine *e, size_t shard, struct op *op); /* its index is set */

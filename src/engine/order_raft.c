@@ -45,6 +45,11 @@ uint64_t order_raft_cluster(const struct order_raft *o)
     return o->cluster;
 }
 
+size_t order_raft_groups(const struct order_raft *o)
+{
+    return o->base.n_shards;
+}
+
 uint64_t order_raft_run(const struct order_raft *o)
 {
     return o->run;
@@ -628,7 +633,7 @@ static const struct order_ops raft_ops = {.open = raft_open,
 enum belay_err order_raft_open(const struct order_raft_config *config, struct order **ret_order)
 {
     BELAY_CHECK(config->node > 0 && config->node < 128);
-    BELAY_CHECK(config->shards > 0 && config->shards <= JOURNAL_SHARDS_MAX);
+    BELAY_CHECK(config->groups > 0 && config->groups <= JOURNAL_SHARDS_MAX);
     struct order_raft *o = mem_zalloc(sizeof *o);
     o->base.ops = &raft_ops;
     o->base.patience_ms = UINT64_C(2) * ORDER_PATIENCE_MS;
@@ -664,13 +669,7 @@ enum belay_err order_raft_open(const struct order_raft_config *config, struct or
 enum belay_err order_raft_change(struct order_raft *o, enum group_change what,
                                  const struct group_server *server)
 {
-    enum belay_err all = BELAY_OK;
-    for (size_t i = 0; i < o->base.n_shards; i++) {
-        enum belay_err err = group_change(o->replicas[i].group, what, server, order_now(o));
-        if (err != BELAY_OK && err != BELAY_ERR_EXISTS)
-            all = err;
-    }
-    return all;
+    return group_change(o->replicas[0].group, what, server, order_now(o));
 }
 
 bool order_raft_retire(struct order_raft *o)

@@ -62,7 +62,8 @@ struct order_raft_config {
     struct disk *disk;         /* taken */
     uint64_t node;             /* 1..127 */
     struct group_conf members; /* of a new cluster; n 0: joins one, or has been here before */
-    size_t shards;             /* of a new data directory */
+    size_t groups;             /* of a new data directory; an old one keeps its own */
+    bool groups_fixed;         /* an old one with another number is refused */
     unsigned election_ms, heartbeat_ms;
     uint64_t cluster;                       /* of a new one */
     uint64_t seed;                          /* random */
@@ -78,6 +79,8 @@ struct order_raft_config {
 BELAY_MUST_CHECK enum belay_err order_raft_open(const struct order_raft_config *config,
                                                 struct order **ret_order);
 const char *order_raft_problem(void);
+/* Has a node been here before? */
+BELAY_MUST_CHECK enum belay_err order_raft_is_used(struct disk *disk, bool *ret_used);
 struct order_raft *order_raft_of(struct order *o);
 
 void order_raft_settle(struct order_raft *o);
@@ -106,6 +109,7 @@ uint64_t order_raft_incarnation(const struct order_raft *o);
 bool order_raft_is_same(struct order_raft *o, uint64_t node, uint64_t incarnation);
 void order_raft_forget_node(struct order_raft *o, uint64_t node); /* it is no member any more */
 uint64_t order_raft_cluster(const struct order_raft *o);
+size_t order_raft_groups(const struct order_raft *o);
 uint64_t order_raft_run(const struct order_raft *o); /* how often its directory was started */
 BELAY_MUST_CHECK enum belay_err order_raft_change(struct order_raft *o, enum group_change what,
                                                   const struct group_server *server);

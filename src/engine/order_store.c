@@ -103,44 +103,65 @@ static enum belay_err identity_write(struct order_raft *o)
     return err;
 }
 
+enum belay_err order_raft_is_used(struct disk *disk, bool *ret_used)
+{
+    size_t files = 0;
+    enum belay_err err = disk->ops->list(disk, count_files, &files);
+    *ret_used = files > 0;
+    return err;
+}
+
+static enum belay_err identity_read(struct order_raft *o, struct slice file)
+{
+    struct reader in;
+    bool sound = file_open(file, IDENTITY_MAGIC, &in);
+    o->cluster = reader_u64(&in);
+    uint64_t node = reader_u64(&in);
+    uint64_t groups = reader_u64(&in);
+    o->run = reader_u64(&in);
+    o->incarnation = reader_u64(&in);
+    for (uint64_t i = 0; i < ORIGINS_MAX; i++)
+        o->known[i] = reader_u64(&in);
+    if (!sound || in.bad || groups == 0 || groups > JOURNAL_SHARDS_MAX) {
+        store_problem("%s: damaged", IDENTITY_NAME);
+        return BELAY_ERR_CORRUPT;
+    }
+    if (node != o->config.node) {
+        store_problem("the data directory belongs to node %" PRIu64 ", not to %" PRIu64, node,
+                      o->config.node);
+        return BELAY_ERR_IN_USE;
+    }
+    if (o->config.groups_fixed && groups != o->config.groups) {
+        store_problem("the data directory was made for %zu shards, not for %zu; their number "
+                      "cannot be changed",
+                      order_shards((size_t)groups), order_shards(o->config.groups));
+        return BELAY_ERR_IN_USE;
+    }
+    o->base.n_shards = (size_t)groups;
+    o->fresh = o->run == 0;
+    return BELAY_OK;
+}
+
 enum belay_err store_identify(struct order_raft *o)
 {
     struct disk *disk = o->config.disk;
     struct buf file = {0};
-    struct reader in;
-    size_t files = 0;
-    o->base.n_shards = o->config.shards;
+    bool used;
+    o->base.n_shards = o->config.groups;
     enum belay_err err = disk->ops->read(disk, IDENTITY_NAME, &file);
-    if (err == BELAY_ERR_NOT_FOUND) {
-        err = disk->ops->list(disk, count_files, &files);
-        o->fresh = files == 0;
+    if (err == BELAY_OK) {
+        err = identity_read(o, buf_slice(&file));
+    } else if (err == BELAY_ERR_NOT_FOUND) {
         o->cluster = o->config.cluster;
         o->incarnation = o->config.seed;
-        if (err == BELAY_OK && files > 0) {
+        err = order_raft_is_used(disk, &used);
+        o->fresh = err == BELAY_OK && !used;
+        if (err == BELAY_OK && used) {
             store_problem("%s: missing, but the directory is not empty", IDENTITY_NAME);
             err = BELAY_ERR_CORRUPT;
         }
-        if (err == BELAY_OK && o->fresh)
+        if (o->fresh)
             err = identity_write(o); /* with run 0: the first start is not complete */
-    } else if (err == BELAY_OK) {
-        bool sound = file_open(buf_slice(&file), IDENTITY_MAGIC, &in);
-        o->cluster = reader_u64(&in);
-        uint64_t node = reader_u64(&in);
-        uint64_t shards = reader_u64(&in);
-        o->run = reader_u64(&in);
-        o->incarnation = reader_u64(&in);
-        for (uint64_t i = 0; i < ORIGINS_MAX; i++)
-            o->known[i] = reader_u64(&in);
-        if (!sound || in.bad || shards == 0 || shards > JOURNAL_SHARDS_MAX) {
-            store_problem("%s: damaged", IDENTITY_NAME);
-            err = BELAY_ERR_CORRUPT;
-        } else if (node != o->config.node) {
-            store_problem("the data directory belongs to node %" PRIu64 ", not to %" PRIu64,
-                          node, o->config.node);
-            err = BELAY_ERR_IN_USE;
-        }
-        o->base.n_shards = err == BELAY_OK ? (size_t)shards : o->config.shards;
-        o->fresh = err == BELAY_OK && o->run == 0;
     }
     buf_done(&file);
     o->run++;

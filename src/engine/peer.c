@@ -34,7 +34,7 @@ struct link {
     enum link_state state;
     bool busy; /* a write is under way */
     bool wanted;
-    uint64_t retry_ms;
+    uint64_t retry_ms, up_ms;
 };
 
 /* From one node. */
@@ -95,8 +95,11 @@ static void drop_link(struct link *l)
         uv_close((uv_handle_t *)l->tcp, on_tcp_closed);
     l->tcp = NULL;
     buf_clear(&l->out);
-    if (l->state == LINK_UP)
+    if (l->state == LINK_UP) {
         log_warn("peer.down", "node=%" PRIu64, l->node);
+        if (uv_now(l->p->config.loop) >= l->up_ms + PEER_RETRY_MAX_MS)
+            l->retry_ms = PEER_RETRY_MIN_MS; /* it had listened to us */
+    }
     if (l->state != LINK_LOOKUP)
         rest(l);
 }
@@ -161,7 +164,7 @@ static void on_connected(uv_connect_t *c, int status)
     (void)uv_tcp_nodelay(l->tcp, 1);
     (void)uv_read_start((uv_stream_t *)l->tcp, on_alloc, on_link_read);
     l->state = LINK_UP;
-    l->retry_ms = PEER_RETRY_MIN_MS;
+    l->up_ms = uv_now(l->p->config.loop);
     buf_clear(&l->out);
     peer_hello_encode(&l->p->config.self, &hello);
     peer_frame_put(&l->out, buf_slice(&hello));

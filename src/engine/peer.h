@@ -32,6 +32,7 @@ struct peers;
 struct peer_hello {
     uint64_t cluster, node, run;
     uint64_t incarnation;                            /* of its data directory */
+    uint64_t groups;                                 /* in it: the same everywhere */
     char name[PEER_TEXT_MAX], listen[PEER_TEXT_MAX]; /* where its clients connect */
     char peer[PEER_TEXT_MAX];                        /* where its peers do */
     uint8_t priority;

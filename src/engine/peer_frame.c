@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { FRAME_HEAD = 8, HELLO_VERSION = 1 };
+enum { FRAME_HEAD = 8, HELLO_VERSION = 2 };
 static const char HELLO_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'P', 'R', '1'};
 
 static uint32_t u32_at(const char *p)
@@ -53,6 +53,7 @@ void peer_hello_encode(const struct peer_hello *h, struct buf *out)
     varint_put(out, h->node);
     varint_put(out, h->run);
     varint_put(out, h->incarnation);
+    varint_put(out, h->groups);
     varint_put(out, h->priority);
     varint_put_bytes(out, slice_str(h->name));
     varint_put_bytes(out, slice_str(h->listen));
@@ -81,6 +82,7 @@ enum belay_err peer_hello_decode(struct slice in, struct peer_hello *ret)
     h.node = reader_u64(&r);
     h.run = reader_u64(&r);
     h.incarnation = reader_u64(&r);
+    h.groups = reader_u64(&r);
     uint64_t priority = reader_u64(&r);
     if (r.bad || h.node == 0 || h.node >= PEER_NODES_MAX || priority > 15)
         return BELAY_ERR_CORRUPT;

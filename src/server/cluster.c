@@ -22,13 +22,31 @@ static void node_row(struct arena *a, struct reply *list, const struct host_memb
     reply_text(a, row, "listen", slice_str(m->listen));
 }
 
+static void shard_row(struct server *s, struct reply *list, size_t shard,
+                      const struct host_member *members, size_t n)
+{
+    struct arena *a = &s->request_arena;
+    const struct group *g = order_raft_group(host_order(s->host), shard);
+    struct reply *row = reply_add(list, slice_of("", 0), reply_new(a, REPLY_MAP));
+    const char *leader = NULL;
+    for (size_t i = 0; i < n; i++)
+        leader = members[i].id == group_leader(g) ? members[i].name : leader;
+    reply_int(a, row, "shard", (int64_t)shard);
+    if (leader)
+        reply_text(a, row, "leader", slice_str(leader));
+    else
+        reply_null(a, row, "leader");
+    reply_int(a, row, "term", (int64_t)group_term(g));
+    reply_int(a, row, "committed", (int64_t)group_commit(g));
+    reply_int(a, row, "applied", (int64_t)group_applied(g));
+}
+
 /* `members` lives as long as the reply: in the arena. */
 static struct reply *status(struct server *s)
 {
     struct arena *a = &s->request_arena;
     struct host_member *members = arena_alloc(a, GROUP_SERVERS_MAX * sizeof *members);
     size_t n = host_members(s->host, members, GROUP_SERVERS_MAX);
-    struct group *g = order_raft_group(host_order(s->host), 0);
     struct reply *r = reply_new(a, REPLY_MAP);
     const char *self = "";
     const char *leader = NULL;
@@ -45,11 +63,8 @@ static struct reply *status(struct server *s)
     for (size_t i = 0; i < n; i++)
         node_row(a, nodes, &members[i]);
     struct reply *shards = reply_list(a, r, "shards");
-    struct reply *shard = reply_add(shards, slice_of("", 0), reply_new(a, REPLY_MAP));
-    reply_int(a, shard, "shard", 0);
-    reply_int(a, shard, "term", (int64_t)group_term(g));
-    reply_int(a, shard, "committed", (int64_t)group_commit(g));
-    reply_int(a, shard, "applied", (int64_t)group_applied(g));
+    for (size_t i = 0; i < order_raft_groups(host_order(s->host)); i++)
+        shard_row(s, shards, i, members, n);
     return r;
 }
 

@@ -279,6 +279,7 @@ static bool open_order(struct server *s, struct order **ret)
                                  .peer_listen = c->peer_listen,
                                  .listen = s->config->listen,
                                  .join_id = c->join_id,
+                                 .shards = c->shards,
                                  .priority = c->priority,
                                  .fast_failover = c->fast_failover,
                                  .insecure = s->config->insecure,

@@ -25,6 +25,7 @@ enum {
     CONN_LINGER_MS = 1000,      /* after an error: time for the client to read it */
     CONN_SILENT_MS = 10 * 1000, /* never spoke: may be closed in favour of a new one */
     STREAM_HEARTBEAT_MS = 15 * 1000,
+    SERVER_SHARDS_MAX = 64,
     SERVER_STOP_MS = 3000, /* a graceful stop takes no longer */
 };
 
@@ -43,6 +44,7 @@ struct server_config {
     struct server_cluster { /* data NULL: nothing on disk */
         const char *data, *node, *peers, *peer_listen;
         uint64_t join_id; /* not 0: waits to be added, under this number */
+        size_t shards;    /* 0: what is there, or the default */
         uint8_t priority;
         bool fast_failover, salvage;
     } cluster;

@@ -94,6 +94,33 @@ class Nodes:
                         best = (stamp, i)
         return best[1] if best else None
 
+    def leader_of(self, shard):
+        """Index of the node that leads this group; waits for one."""
+        found = []
+
+        def look():
+            for i, p in enumerate(self.processes):
+                if not p or p.poll() is not None:
+                    continue
+                rows = self.fields(i)[b"shards"]
+                row = dict(zip(rows[shard][::2], rows[shard][1::2]))
+                if row[b"leader"] == self.name(i).encode():
+                    found.append(i)
+                    return True
+            return False
+        self.until(look)
+        return found[0]
+
+    def name(self, i):
+        return self.joined[i][1] if i in self.joined else "n%d" % (i + 1)
+
+    def fields(self, i):
+        """CLUSTER STATUS of node i."""
+        r = self.resp(i)
+        answer = r("CLUSTER", "STATUS")
+        r.close()
+        return dict(zip(answer[::2], answer[1::2]))
+
     def join(self, name, leader):
         """A new node, added to the cluster; its index."""
         port, peer = free_ports(2)
@@ -118,10 +145,7 @@ class Nodes:
 
     def status(self, i):
         """{node: role} as node i sees it."""
-        r = self.resp(i)
-        answer = r("CLUSTER", "STATUS")
-        fields = dict(zip(answer[::2], answer[1::2]))
-        rows = [dict(zip(n[::2], n[1::2])) for n in fields[b"nodes"]]
+        rows = [dict(zip(n[::2], n[1::2])) for n in self.fields(i)[b"nodes"]]
         return {n[b"name"].decode(): n[b"role"].decode() for n in rows}
 
     def until(self, what, seconds=WAIT_S):

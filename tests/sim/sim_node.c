@@ -110,7 +110,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                                        .host_ctx = n,
                                        .disk = &n->disk.base,
                                        .node = id,
-                                       .shards = 1,
+                                       .groups = 1,
                                        .election_ms = 300,
                                        .heartbeat_ms = 60,
                                        .seed = w->plan.seed * 31 + id + n->life * 1009,

@@ -76,14 +76,15 @@ static void pump(struct node *n)
     }
 }
 
-static enum belay_err node_open(struct node *n, struct sim_disk *disk)
+static enum belay_err node_open_with(struct node *n, struct sim_disk *disk, size_t groups)
 {
     *n = (struct node){.disk = disk, .now = 1000};
     struct order_raft_config config = {.host = &host,
                                        .host_ctx = n,
                                        .disk = &disk->base,
                                        .node = 1,
-                                       .shards = 1,
+                                       .groups = groups,
+                                       .groups_fixed = true,
                                        .cluster = 9,
                                        .election_ms = 300,
                                        .heartbeat_ms = 60,
@@ -102,6 +103,11 @@ static enum belay_err node_open(struct node *n, struct sim_disk *disk)
         .order = n->order, .clock_ms = node_now, .clock_ctx = n, .feed = n->feed});
     pump(n);
     return BELAY_OK;
+}
+
+static enum belay_err node_open(struct node *n, struct sim_disk *disk)
+{
+    return node_open_with(n, disk, 1);
 }
 
 static void node_close(struct node *n)
@@ -210,6 +216,56 @@ static void a_restart_has_the_same_state_and_larger_fences(void **state)
     sim_disk_wipe(&d);
 }
 
+static void tick(struct node *n, size_t group)
+{
+    struct op op = {.kind = OP_TICK};
+    n->now += 3;
+    n->order->ops->submit(n->order, group, &op);
+}
+
+/* One journal, one batch for all of them; what is snapshotted, and where a log ends, is each
+ * one's own. */
+static void groups_share_a_journal_and_keep_their_own(void **state)
+{
+    (void)state;
+    enum { GROUPS = 5 };
+    static struct sim_disk d;
+    struct node n;
+    uint64_t last[GROUPS];
+    sim_disk_init(&d, 1);
+    assert_int_equal(node_open_with(&n, &d, GROUPS), BELAY_OK);
+    struct order_raft *o = order_raft_of(n.order);
+    for (int round = 0; round < 40; round++) {
+        for (size_t g = 0; g < GROUPS; g++)
+            for (size_t k = 0; k <= g; k++)
+                tick(&n, g);
+        uint64_t durable = journal_durable(order_raft_journal(o));
+        order_raft_settle(o);
+        struct journal_job *job = n.job;
+        n.job = NULL;
+        journal_job_run(job);
+        order_raft_written(o, job);
+        assert_true(journal_durable(order_raft_journal(o)) > durable);
+        assert_null(n.job); /* that was all */
+        if (round == 20)
+            order_raft_snapshot_now(o);
+        pump(&n);
+    }
+    for (size_t g = 0; g < GROUPS; g++) {
+        last[g] = group_last(order_raft_group(o, g));
+        assert_int_equal(group_applied(order_raft_group(o, g)), last[g]);
+    }
+    node_close(&n);
+    assert_int_equal(node_open_with(&n, &d, GROUPS + 1), BELAY_ERR_IN_USE);
+    assert_non_null(strstr(order_raft_problem(), "made for 4 shards, not for 5"));
+    assert_int_equal(node_open_with(&n, &d, GROUPS), BELAY_OK);
+    for (size_t g = 0; g < GROUPS; g++) /* what is new says that it leads */
+        assert_int_equal(group_applied(order_raft_group(order_raft_of(n.order), g)),
+                         last[g] + 1);
+    node_close(&n);
+    sim_disk_wipe(&d);
+}
+
 /* Every byte of every file of a small directory, flipped in turn, and every file cut and
  * removed: the node refuses to start, or has every lock that was granted. */
 static size_t granted_of(struct node *n, int locks)
@@ -305,6 +361,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_answered_before_it_is_on_disk),
         cmocka_unit_test(a_restart_has_the_same_state_and_larger_fences),
+        cmocka_unit_test(groups_share_a_journal_and_keep_their_own),
         cmocka_unit_test(damage_is_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
