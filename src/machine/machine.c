@@ -84,6 +84,7 @@ void machine_close(struct machine *m)
     heap_done(&m->ends);
     heap_done(&m->ready);
     txn_scratch_free(m->scratch);
+    mail_free(m);
     free(m->touched);
     free(m);
 }
@@ -175,6 +176,15 @@ static void dispatch(struct machine *m, const struct op *op, struct effects *fx)
         break;
     case OP_TXN:
         txn_request(m, op, fx);
+        break;
+    case OP_SESSION_ENROL:
+        session_enrol(m, op, fx);
+        break;
+    case OP_MAIL:
+        mail_take(m, op, fx);
+        break;
+    case OP_TAKEN:
+        mail_taken(m, op);
         break;
     case OP_CHECK:
     case OP_SHOW:

@@ -8,6 +8,7 @@
  *                         table -> variable -> a record of each session that has set it
  *   session -> its holds, waits and records, wherever they are
  *   one counter per machine gives fences, tickets, session and record numbers: never twice
+ *   letters to other machines, when it is one of several (mail.c)
  *
  * Something is over when now >= its end. Ends are worked off at the start of every op, in order
  * of (end, number), at most MACHINE_EXPIRE_BATCH units of work an op, so that a million leases
@@ -32,6 +33,12 @@ struct machine; /* fields: machine/state.h, for the files of this folder only */
 struct machine *machine_open(struct hash_key key);
 void machine_close(struct machine *m); /* NULL is allowed */
 
+/* One of several groups, each a machine with an order of its own: group 0 knows accounts,
+ * namespaces and sessions, the others keep what is in the namespaces. Right after
+ * machine_open(). */
+void machine_set_group(struct machine *m, unsigned group, unsigned n_groups);
+bool machine_is_group(const struct machine *m, unsigned group, unsigned n_groups);
+
 /* Applies one ordered write. Cannot fail: a request that may not succeed gets an event that
  * says so; a broken invariant stops the process. op->index must be machine_applied() + 1 and
  * the op must have passed op_validate(). Events are added to `fx`. */
@@ -55,6 +62,20 @@ struct machine_counts {
     uint64_t variables, transactions; /* records; transactions that wait */
 };
 void machine_counts(const struct machine *m, struct machine_counts *ret);
+
+/* What it has to tell other groups (mail.c). Letters to a group are numbered from 1. */
+uint64_t machine_letters(const struct machine *m); /* how many are not known to be taken */
+uint64_t machine_posted(const struct machine *m, unsigned to);  /* the last one to that group */
+uint64_t machine_waiting(const struct machine *m, unsigned to); /* the first not known taken */
+uint64_t machine_taken(const struct machine *m, unsigned from); /* the last one from there */
+/* Letters to that group from number `first` on, as much as one MAIL carries; their count. */
+size_t machine_mail(const struct machine *m, unsigned to, uint64_t first, struct buf *out);
+
+bool machine_knows_session(const struct machine *m, struct slice id);
+/* Adds what this group has of it to a row of group 0. */
+void machine_add_session(const struct machine *m, struct session_row *row);
+void machine_add_namespace(const struct machine *m, struct slice account,
+                           struct namespace_row *row);
 
 /* The whole state with version and checksum; equal states give equal bytes. */
 void machine_encode(const struct machine *m, struct buf *out);

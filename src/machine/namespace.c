@@ -121,8 +121,8 @@ static void space_doom(struct machine *m, struct space *s)
     list_push_back(&m->doomed, &s->in_doomed);
 }
 
-static void tell(const struct machine *m, const struct op *op, enum event_kind kind,
-                 struct effects *fx)
+static struct event *tell(const struct machine *m, const struct op *op, enum event_kind kind,
+                          struct effects *fx)
 {
     struct event *ev = effects_add(fx, kind);
     ev->news = true;
@@ -130,6 +130,7 @@ static void tell(const struct machine *m, const struct op *op, enum event_kind k
     ev->at_ms = m->now_ms;
     ev->account = arena_copy(&fx->arena, or_default(op->account));
     ev->ns = arena_copy(&fx->arena, op->ns);
+    return ev;
 }
 
 void namespace_create(struct machine *m, const struct op *op, struct effects *fx)
@@ -141,10 +142,30 @@ void namespace_create(struct machine *m, const struct op *op, struct effects *fx
         request_failed(op, BELAY_ERR_EXISTS, "a namespace with this name exists", fx);
     } else if (a->n >= LIMIT_NAMESPACES) {
         request_failed(op, BELAY_ERR_LIMIT, "the account has LIMIT_NAMESPACES (10000)", fx);
+    } else if (mail_is_full(m, (unsigned)op->target)) {
+        request_failed(op, BELAY_ERR_UNAVAILABLE, "its shard does not answer", fx);
     } else {
         space_describe(space_add(m, a, op->ns), op->text);
-        tell(m, op, EVENT_NAMESPACE_CREATED, fx);
+        tell(m, op, EVENT_NAMESPACE_CREATED, fx)->posted = group_bit(m, op->target);
+        struct op letter = {.kind = OP_NAMESPACE_CREATE, .account = op->account, .ns = op->ns};
+        mail_post(m, (unsigned)op->target, &letter);
     }
+}
+
+void namespace_appear(struct machine *m, const struct op *letter)
+{
+    struct account *a = account_find(m, letter->account);
+    if (!a)
+        a = account_add(m, letter->account);
+    if (!space_find(m, letter->account, letter->ns))
+        space_add(m, a, letter->ns);
+}
+
+void namespace_vanish(struct machine *m, const struct op *letter)
+{
+    struct space *s = space_find(m, letter->account, letter->ns);
+    if (s)
+        space_doom(m, s);
 }
 
 void namespace_update(struct machine *m, const struct op *op, struct effects *fx)
@@ -152,7 +173,8 @@ void namespace_update(struct machine *m, const struct op *op, struct effects *fx
     struct space *s = request_space(m, op, fx);
     if (!s)
         return;
-    space_describe(s, op->text);
+    if (op->flags & OP_SET_TEXT)
+        space_describe(s, op->text);
     s->updated_ms = m->now_ms;
     tell(m, op, EVENT_NAMESPACE_UPDATED, fx);
 }
@@ -173,7 +195,11 @@ void namespace_delete(struct machine *m, const struct op *op, struct effects *fx
     }
     space_doom(m, s);
     parked_leave_space(m, s, fx);
-    tell(m, op, EVENT_NAMESPACE_DELETED, fx);
+    tell(m, op, EVENT_NAMESPACE_DELETED, fx)->posted = m->group != 0;
+    if (m->group != 0) {
+        struct op letter = {.kind = OP_NAMESPACE_DELETE, .account = op->account, .ns = op->ns};
+        mail_post(m, 0, &letter);
+    }
     (void)namespace_reap(m, MACHINE_EXPIRE_BATCH, fx);
 }
 

@@ -1,5 +1,6 @@
 #include "machine/op.h"
 
+#include "machine/mail.h"
 #include "machine/program.h"
 #include "machine/varint.h"
 
@@ -272,7 +273,14 @@ static const char *check_combination(const struct op *op)
     case OP_CANCEL:
         return op->target ? NULL : "target is missing";
     case OP_TXN:
+    case OP_SESSION_ENROL:
         return op->session.len ? NULL : "session id is empty";
+    case OP_MAIL:
+        if (op->program.len == 0 || op->fence == 0)
+            return "there is no letter";
+        return op->target < LIMIT_GROUPS ? NULL : "no such group";
+    case OP_TAKEN:
+        return op->target < LIMIT_GROUPS ? NULL : "no such group";
     case OP_TABLE_SHOW:
         return op->name.len ? NULL : "table is empty";
     case OP_TABLE_LIST:
@@ -297,6 +305,8 @@ enum belay_err op_validate(const struct op *op, const char **ret_what)
         return BELAY_ERR_RANGE;
     }
     what = check_combination(op);
+    if (!what && op->kind == OP_MAIL)
+        return mail_check(op->program, ret_what);
     if (!what && op->program.len && op->kind != OP_TXN)
         what = "only a transaction has statements";
     if (!what && op->program.len)

@@ -56,6 +56,8 @@ enum {
     LIMIT_TXN_DATA_BYTES = 8 * 1024 * 1024,     /* what one transaction may select */
     LIMIT_TXN_WAITING = 10000,                  /* of one namespace */
     LIMIT_TXN_WAITING_BYTES = 64 * 1024 * 1024, /* of one namespace: their programs */
+    LIMIT_GROUPS = 65,       /* the first knows the namespaces, the others are shards */
+    LIMIT_LETTERS = 1000000, /* from one group to another, not taken yet */
     TTL_DEFAULT_MS = 30000,
     SESSION_TTL_DEFAULT_MS = 60000,
 };
@@ -78,7 +80,10 @@ enum {
     X(NAMESPACE_CREATE, "namespace-create")                                                    \
     X(NAMESPACE_UPDATE, "namespace-update")                                                    \
     X(NAMESPACE_DELETE, "namespace-delete")                                                    \
-    X(TXN, "txn")     /* statements over variables and locks, all or none */                   \
+    X(TXN, "txn")                     /* statements over variables and locks, all or none */   \
+    X(SESSION_ENROL, "session-enrol") /* group 0: it will be used in the group `target` */     \
+    X(MAIL, "mail")   /* letters from the group `target`; `fence`: the number of the first */  \
+    X(TAKEN, "taken") /* the group `target` has taken the letters up to number `fence` */      \
     X(CHECK, "check") /* from here on: reads */                                                \
     X(SHOW, "show")                                                                            \
     X(LIST, "list")                                                                            \
@@ -136,10 +141,12 @@ enum op_flag {
     X(u64, of)                                                                                 \
     X(u64, linger_ms)                                                                          \
     X(u64, limit)     /* LIST: rows */                                                         \
-    X(u64, target)    /* CANCEL: the asker; ATTACH, DETACH: the connection */                  \
+    X(u64, target)    /* CANCEL: the asker; ATTACH, DETACH: the connection;                    \
+                         NAMESPACE_CREATE, ENROL, MAIL, TAKEN: a group */                      \
     X(names, more)    /* ACQUIRE without waiting, RELEASE, RENEW: more names, all or none;     \
                          KEEPALIVE: session ids */                                             \
-    X(bytes, program) /* TXN: machine/program.h; empty: a ping of the session */
+    X(bytes, program) /* TXN: machine/program.h; empty: a ping of the session; MAIL: letters   \
+                       */
 
 struct names {
     const struct slice *items;

@@ -147,12 +147,18 @@ static void check(const struct machine *m, const struct space *s, const struct o
     ev->fence = h ? hold_fence(h) : 0;
 }
 
-static void session_row(const struct session *s, uint64_t now_ms, struct session_row *row,
-                        struct effects *fx)
+static uint64_t count_holds(const struct session *s)
 {
     uint64_t holds = 0;
     list_each (it, &s->holds)
         holds++;
+    return holds;
+}
+
+static void session_row(const struct session *s, uint64_t now_ms, struct session_row *row,
+                        struct effects *fx)
+{
+    uint64_t holds = count_holds(s);
     *row = (struct session_row){
         .id = arena_copy(&fx->arena, session_id(s)),
         .description = arena_copy(&fx->arena, slice_of(s->description, s->description_len)),
@@ -163,6 +169,22 @@ static void session_row(const struct session *s, uint64_t now_ms, struct session
         .waits = s->n_items - holds,
         .variables = s->n_records,
         .attached = s->target != 0};
+}
+
+bool machine_knows_session(const struct machine *m, struct slice id)
+{
+    return session_find(m, id) != NULL;
+}
+
+void machine_add_session(const struct machine *m, struct session_row *row)
+{
+    const struct session *s = session_find(m, row->id);
+    if (!s)
+        return;
+    uint64_t holds = count_holds(s);
+    row->holds += holds;
+    row->waits += s->n_items - holds;
+    row->variables += s->n_records;
 }
 
 static void show_session(const struct machine *m, const struct op *op, struct effects *fx)
@@ -204,19 +226,32 @@ static void list_sessions(const struct machine *m, const struct op *op, struct e
     }
 }
 
+static void add_space(const struct space *s, struct namespace_row *row)
+{
+    row->locks += s->locks.count;
+    row->held += s->held;
+    row->waiting += s->waiting;
+    row->tables += s->tables.count;
+    row->variables += s->n_records;
+    row->transactions += s->n_parked;
+}
+
+void machine_add_namespace(const struct machine *m, struct slice account,
+                           struct namespace_row *row)
+{
+    const struct space *s = space_find(m, account, row->name);
+    if (s)
+        add_space(s, row);
+}
+
 static void namespace_row(const struct space *s, struct namespace_row *row, struct effects *fx)
 {
     *row = (struct namespace_row){
         .name = arena_copy(&fx->arena, slice_of(s->name, s->name_len)),
         .description = arena_copy(&fx->arena, slice_of(s->description, s->description_len)),
         .created_ms = s->created_ms,
-        .updated_ms = s->updated_ms,
-        .locks = s->locks.count,
-        .held = s->held,
-        .waiting = s->waiting,
-        .tables = s->tables.count,
-        .variables = s->n_records,
-        .transactions = s->n_parked};
+        .updated_ms = s->updated_ms};
+    add_space(s, row);
 }
 
 static void list_namespaces(const struct machine *m, const struct op *op, struct effects *fx)

@@ -51,9 +51,23 @@ void session_free(struct machine *m, struct session *s)
     free(s);
 }
 
+/* Group 0 lets its guests live as long as it hears of them: often enough, not every time. */
+static void tell_home(struct machine *m, struct session *s)
+{
+    enum { A_TTL = 4 };
+    if (m->now_ms - s->told_ms < s->ttl_ms / A_TTL || mail_is_full(m, 0))
+        return;
+    struct op letter = {.kind = OP_SESSION_KEEPALIVE, .session = session_id(s)};
+    mail_post(m, 0, &letter);
+    s->told_ms = m->now_ms;
+}
+
 void session_keep(struct machine *m, struct session *s)
 {
-    heap_set(&m->ends, &s->end, m->now_ms + s->ttl_ms);
+    if (s->guest)
+        tell_home(m, s);
+    else
+        heap_set(&m->ends, &s->end, m->now_ms + s->ttl_ms);
 }
 
 static struct event *session_news(const struct machine *m, const struct session *s,
@@ -110,6 +124,13 @@ void session_end(struct machine *m, struct session *s, enum reason reason, uint6
     ev->reason = reason;
     ev->count = n;
     ev->expires_in_ms = 0;
+    ev->news = !s->guest;
+    ev->posted = s->enrolled;
+    struct op letter = {
+        .kind = OP_SESSION_CLOSE, .session = ev->session, .flags = closed ? 0 : OP_FORCE};
+    for (unsigned g = 1; g < m->n_groups; g++)
+        if (s->enrolled & group_bit(m, g))
+            mail_post(m, g, &letter);
     session_free(m, s);
 }
 
@@ -202,4 +223,35 @@ void session_close(struct machine *m, const struct op *op, struct effects *fx)
         request_failed(op, BELAY_ERR_NO_SESSION, "no such session, or it has ended", fx);
     else
         session_end(m, s, REASON_RELEASE, op->asker, fx);
+}
+
+void session_enrol(struct machine *m, const struct op *op, struct effects *fx)
+{
+    bool ok;
+    uint64_t bit = group_bit(m, op->target);
+    struct session *s = session_of(m, op, &ok, fx);
+    if (!s)
+        return;
+    if (bit == 0) {
+        request_failed(op, BELAY_ERR_RANGE, "no such shard", fx);
+        return;
+    }
+    if (mail_is_full(m, (unsigned)op->target)) {
+        request_failed(op, BELAY_ERR_UNAVAILABLE, "the shard does not answer", fx);
+        return;
+    }
+    if (!(s->enrolled & bit)) {
+        struct op letter = {
+            .kind = OP_SESSION_OPEN,
+            .session = session_id(s),
+            .ttl_ms = s->ttl_ms,
+            .text = slice_of(s->description, s->description_len),
+        };
+        mail_post(m, (unsigned)op->target, &letter);
+        s->enrolled |= bit;
+    }
+    struct event *ev = session_news(m, s, EVENT_SESSION_KEPT, op->asker, fx);
+    ev->news = false;
+    ev->count = 1;
+    ev->posted = bit;
 }

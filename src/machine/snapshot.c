@@ -1,6 +1,6 @@
 /* snapshot.c - the whole state as bytes and back, its hash, and the walk that checks it.
  *
- *   "BELAYSNP" version | applied now counter | sessions | accounts, namespaces, locks,
+ *   "BELAYSNP" version | applied now counter | mail | sessions | accounts, namespaces, locks,
  *   tables, parked | crc32c
  *
  * Equal states give equal bytes: everything is written in an order that is part of the state
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 enum {
-    SNAPSHOT_VERSION = 2 /* 1: no variables; still read */,
+    SNAPSHOT_VERSION = 3 /* 1: no variables, 2: no other groups; still read */,
     SNAPSHOT_MAGIC_BYTES = 8,
     SNAPSHOT_CRC_BYTES = 4
 };
@@ -36,11 +36,13 @@ static void put_session(struct buf *out, const struct session *s)
 {
     varint_put_bytes(out, session_id(s));
     varint_put(out, s->end.seq);
-    varint_put(out, s->end.at);
+    varint_put(out, s->guest ? s->told_ms : s->end.at);
     varint_put(out, s->ttl_ms);
     varint_put(out, s->linger_ms);
     varint_put(out, s->target);
     varint_put_bytes(out, slice_of(s->description, s->description_len));
+    varint_put(out, s->guest);
+    varint_put(out, s->enrolled);
 }
 
 static void put_hold(struct buf *out, const struct hold *h)
@@ -120,6 +122,7 @@ void machine_encode(const struct machine *m, struct buf *out)
     varint_put(out, m->applied);
     varint_put(out, m->now_ms);
     varint_put(out, m->counter);
+    snapshot_put_mail(out, m);
     varint_put(out, m->sessions.count);
     list_each (it, &m->session_list)
         put_session(out, list_item(it, const struct session, in_machine));
@@ -212,14 +215,22 @@ static void read_session(struct loader *ld)
     uint64_t linger_ms = loader_bounded(ld, LIMIT_LINGER_MS);
     uint64_t target = reader_u64(&ld->r);
     struct slice description = loader_bytes(ld, 0, LIMIT_DESCRIPTION_BYTES);
-    if (!loader_ok(ld, ttl_ms > 0) || !loader_ok(ld, !session_find(ld->m, id)))
+    bool guest = ld->version >= 3 && loader_bounded(ld, 1);
+    uint64_t enrolled = ld->version >= 3 ? reader_u64(&ld->r) : 0;
+    if (!loader_ok(ld, ttl_ms > 0) || !loader_ok(ld, !session_find(ld->m, id)) ||
+        !loader_ok(ld, guest == (ld->m->group != 0)) || !loader_ok(ld, !guest || !enrolled))
         return;
     struct session *s = session_add(ld->m, id, seq);
     s->ttl_ms = (uint32_t)ttl_ms;
     s->linger_ms = (uint32_t)linger_ms;
     s->target = target;
     session_describe(s, description);
-    heap_set(&ld->m->ends, &s->end, at);
+    s->guest = guest;
+    s->enrolled = enrolled;
+    if (guest)
+        s->told_ms = at;
+    else
+        heap_set(&ld->m->ends, &s->end, at);
     loader_ok(ld, ld->n_sessions == 0 || ld->sessions[ld->n_sessions - 1]->end.seq < seq);
     ld->sessions[ld->n_sessions++] = s;
 }
@@ -484,6 +495,8 @@ static void read_machine(struct loader *ld)
     m->applied = reader_u64(&ld->r);
     m->now_ms = loader_bounded(ld, UINT64_MAX / 4);
     m->counter = loader_bounded(ld, UINT64_MAX / 4);
+    if (ld->version >= 3)
+        loader_mail(ld);
     uint64_t n_sessions = loader_bounded(ld, LIMIT_SESSIONS);
     if (!loader_ok(ld, n_sessions <= ld->r.left.len)) /* each takes a byte at least */
         return;

@@ -34,6 +34,10 @@ struct session *loader_session(struct loader *ld); /* NULL: none */
 void snapshot_put_end(struct buf *out, const struct heap_node *end); /* 0: none; else at + 1 */
 void snapshot_put_session_ref(struct buf *out, const struct session *s);
 
+/* mail.c */
+void snapshot_put_mail(struct buf *out, const struct machine *m);
+void loader_mail(struct loader *ld);
+
 /* snapshot_vars.c: the tables and the parked transactions of a namespace. */
 void snapshot_put_tables(struct buf *out, const struct space *s);
 void snapshot_put_parked(struct buf *out, const struct space *s);

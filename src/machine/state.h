@@ -42,7 +42,10 @@ struct session {
     uint32_t n_records;
     const struct slot *seen_in; /* scratch: twins among the records of a slot */
     uint32_t ttl_ms, linger_ms;
-    uint64_t target; /* the connection it is attached to, 0: none */
+    uint64_t target;   /* the connection it is attached to, 0: none */
+    uint64_t enrolled; /* group 0: bit i: shard 1 + i knows it */
+    bool guest;        /* shard: group 0 says when it ends */
+    uint64_t told_ms;  /* guest: when group 0 was last told that it is used */
     char *description;
     size_t description_len;
     size_t id_len;
@@ -222,6 +225,13 @@ struct watch {
     struct parked *parked;
 };
 
+/* Letters to another group and from it. */
+struct mailbox {
+    struct list letters; /* by number; the last one is number `posted` */
+    uint64_t n_letters;
+    uint64_t posted, taken;
+};
+
 struct txn_scratch; /* txn.c: memory that is used again by every transaction */
 
 struct machine {
@@ -240,6 +250,9 @@ struct machine {
     struct heap ready; /* parked transactions to be looked at, by ticket */
     uint64_t n_records, n_parked;
     struct txn_scratch *scratch; /* NULL at first */
+    unsigned group, n_groups;    /* n_groups 0: the only one */
+    struct mailbox *boxes;       /* by group: 0 writes to all, all write to 0 */
+    uint64_t n_letters;          /* in all of them */
 };
 
 /* Who holds or waits: owner and session together. */
@@ -345,6 +358,12 @@ static inline void end_set(struct machine *m, struct heap_node *end, uint64_t at
         heap_set(&m->ends, end, at);
 }
 
+/* The bit of a shard in event.posted and session.enrolled; 0: there is no such shard. */
+static inline uint64_t group_bit(const struct machine *m, uint64_t group)
+{
+    return m->group == 0 && group > 0 && group < m->n_groups ? UINT64_C(1) << (group - 1) : 0;
+}
+
 /* namespace.c */
 struct space *space_find(const struct machine *m, struct slice account, struct slice name);
 struct space *space_add(struct machine *m, struct account *a, struct slice name);
@@ -357,6 +376,9 @@ void space_free(struct space *s);
 void namespace_create(struct machine *m, const struct op *op, struct effects *fx);
 void namespace_update(struct machine *m, const struct op *op, struct effects *fx);
 void namespace_delete(struct machine *m, const struct op *op, struct effects *fx);
+/* What a letter says. */
+void namespace_appear(struct machine *m, const struct op *letter);
+void namespace_vanish(struct machine *m, const struct op *letter);
 void namespace_bury(struct machine *m); /* frees doomed namespaces that are empty by now */
 uint64_t namespace_reap(struct machine *m, uint64_t budget,
                         struct effects *fx); /* units left */
@@ -455,6 +477,14 @@ void session_attach(struct machine *m, const struct op *op, struct effects *fx);
 void session_detach(struct machine *m, const struct op *op, struct effects *fx);
 void session_keepalive(struct machine *m, const struct op *op, struct effects *fx);
 void session_close(struct machine *m, const struct op *op, struct effects *fx);
+void session_enrol(struct machine *m, const struct op *op, struct effects *fx);
+
+/* mail.c */
+void mail_take(struct machine *m, const struct op *op, struct effects *fx);
+void mail_taken(struct machine *m, const struct op *op);
+bool mail_is_full(const struct machine *m, unsigned to);
+void mail_post(struct machine *m, unsigned to, const struct op *letter);
+void mail_free(struct machine *m);
 
 /* table.c: tables, slots, records */
 struct table *table_find(const struct machine *m, const struct space *s, struct slice name);

@@ -20,6 +20,8 @@ static enum shape shape_of(enum op_kind kind)
 {
     switch (kind) {
     case OP_TICK:
+    case OP_MAIL:
+    case OP_TAKEN:
     case OP_KIND_COUNT:
         return SHAPE_NONE;
     case OP_ACQUIRE:
@@ -37,6 +39,7 @@ static enum shape shape_of(enum op_kind kind)
     case OP_SESSION_DETACH:
     case OP_SESSION_CLOSE:
     case OP_SESSION_SHOW:
+    case OP_SESSION_ENROL:
         return SHAPE_SESSION;
     case OP_SESSION_KEEPALIVE:
         return SHAPE_KEEPALIVE;

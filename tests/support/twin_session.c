@@ -161,7 +161,8 @@ void twin_namespace_op(struct twin *t, const struct op *op, struct effects *fx)
     } else if (!s) {
         twin_failed(op, BELAY_ERR_NO_NAMESPACE, fx);
     } else if (op->kind == OP_NAMESPACE_UPDATE) {
-        s->text = twin_keep(t, op->text);
+        if (op->flags & OP_SET_TEXT)
+            s->text = twin_keep(t, op->text);
         s->updated = t->now;
         tell_space(t, op, EVENT_NAMESPACE_UPDATED, fx);
     } else if (in_use(t, s) && !(op->flags & OP_FORCE)) {

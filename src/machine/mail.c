@@ -1,0 +1,274 @@
+/* mail.c - what one group has to tell another: letters, taken in order, each of them once.
+ *
+ *   group 0 --- a namespace exists; a session may be used; it has ended --> shard
+ *   group 0 <-- a namespace was deleted; a session was used --------------- shard
+ *
+ * Each group is a machine with an order of its own, so no step can change two of them. What
+ * concerns two is decided in one, and in the same step a letter to the other is written into
+ * the state. Letters to a group are numbered. They are kept until it is known (TAKEN) that the
+ * other one has them; it remembers the last number it took, so one that comes again does
+ * nothing. Whoever leads the group carries them (engine/post.c), as often as it takes: what
+ * was decided here happens there, once, whatever crashes in between. */
+#include "machine/mail.h"
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "machine/snapshot.h"
+
+#include <stdlib.h>
+
+enum { MAIL_BYTES = 64 << 10 }; /* of one MAIL; a letter is small */
+
+struct letter {
+    struct list in_box;
+    size_t len;
+    char bytes[]; /* an op */
+};
+
+void machine_set_group(struct machine *m, unsigned group, unsigned n_groups)
+{
+    BELAY_CHECK(group < n_groups && n_groups > 1 && n_groups <= LIMIT_GROUPS && !m->boxes);
+    m->group = group;
+    m->n_groups = n_groups;
+    m->boxes = mem_zalloc(n_groups * sizeof *m->boxes);
+    for (unsigned i = 0; i < n_groups; i++)
+        list_init(&m->boxes[i].letters);
+}
+
+bool machine_is_group(const struct machine *m, unsigned group, unsigned n_groups)
+{
+    return m->group == group && (m->n_groups ? m->n_groups : 1) == n_groups;
+}
+
+void mail_free(struct machine *m)
+{
+    for (unsigned i = 0; i < m->n_groups; i++)
+        list_each_safe(it, &m->boxes[i].letters) free(list_item(it, struct letter, in_box));
+    free(m->boxes);
+}
+
+/* The box for letters to and from that group; NULL: it has no business with this one. */
+static struct mailbox *box_of(const struct machine *m, uint64_t group)
+{
+    bool neighbours = group < m->n_groups && (group == 0) != (m->group == 0);
+    return neighbours ? &m->boxes[group] : NULL;
+}
+
+bool mail_is_full(const struct machine *m, unsigned to)
+{
+    const struct mailbox *box = box_of(m, to);
+    return box && box->n_letters >= LIMIT_LETTERS;
+}
+
+static void box_add(struct machine *m, struct mailbox *box, struct slice bytes)
+{
+    struct letter *l = mem_alloc(sizeof *l + bytes.len);
+    l->len = bytes.len;
+    memcpy(l->bytes, bytes.data, bytes.len);
+    list_push_back(&box->letters, &l->in_box);
+    box->n_letters++;
+    m->n_letters++;
+}
+
+void mail_post(struct machine *m, unsigned to, const struct op *letter)
+{
+    struct mailbox *box = box_of(m, to);
+    if (!box)
+        return; /* the only group, or a shard that there is not */
+    struct buf bytes = {0};
+    op_encode(letter, &bytes);
+    BELAY_CHECK(!bytes.oom);
+    box_add(m, box, buf_slice(&bytes));
+    box->posted++;
+    buf_done(&bytes);
+}
+
+void mail_taken(struct machine *m, const struct op *op)
+{
+    struct mailbox *box = box_of(m, op->target);
+    while (box && box->n_letters && box->posted - box->n_letters < op->fence) {
+        struct letter *l = list_item(box->letters.next, struct letter, in_box);
+        list_remove(&l->in_box);
+        free(l);
+        box->n_letters--;
+        m->n_letters--;
+    }
+}
+
+static bool may_be_written(const struct op *op)
+{
+    const char *what;
+    bool of_namespace = op->kind == OP_NAMESPACE_CREATE || op->kind == OP_NAMESPACE_DELETE;
+    bool of_session = op->kind == OP_SESSION_OPEN || op->kind == OP_SESSION_CLOSE ||
+                      (op->kind == OP_SESSION_KEEPALIVE && op->session.len > 0);
+    return (of_namespace || of_session) && op_validate(op, &what) == BELAY_OK;
+}
+
+enum belay_err mail_check(struct slice letters, const char **ret_what)
+{
+    struct reader in = {.left = letters};
+    struct arena a = {0};
+    bool sound = true;
+    while (sound && in.left.len > 0) {
+        struct op op;
+        struct slice bytes = reader_bytes(&in);
+        sound = !in.bad && op_decode(bytes, &a, &op) == BELAY_OK && may_be_written(&op);
+    }
+    arena_done(&a);
+    *ret_what = "not a letter";
+    return sound ? BELAY_OK : BELAY_ERR_SYNTAX;
+}
+
+/* A session that group 0 knows will be used here; its end is a letter too. */
+static void guest_comes(struct machine *m, const struct op *letter)
+{
+    if (session_find(m, letter->session))
+        return;
+    struct session *s = session_add(m, letter->session, ++m->counter);
+    s->guest = true;
+    s->ttl_ms = (uint32_t)letter->ttl_ms;
+    s->told_ms = m->now_ms;
+    session_describe(s, letter->text);
+}
+
+static void guest_goes(struct machine *m, const struct op *letter, struct effects *fx)
+{
+    struct session *s = session_find(m, letter->session);
+    if (s && s->guest)
+        session_end(m, s, letter->flags & OP_FORCE ? REASON_SESSION : REASON_RELEASE, 0, fx);
+}
+
+static void was_used(struct machine *m, const struct op *letter)
+{
+    struct session *s = session_find(m, letter->session);
+    if (s && !s->guest && !session_over(s, m->now_ms))
+        session_keep(m, s);
+}
+
+static void take(struct machine *m, const struct op *letter, struct effects *fx)
+{
+    if (letter->kind == OP_NAMESPACE_CREATE)
+        namespace_appear(m, letter);
+    else if (letter->kind == OP_NAMESPACE_DELETE)
+        namespace_vanish(m, letter);
+    else if (letter->kind == OP_SESSION_OPEN)
+        guest_comes(m, letter);
+    else if (letter->kind == OP_SESSION_CLOSE)
+        guest_goes(m, letter, fx);
+    else
+        was_used(m, letter);
+}
+
+void mail_take(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct mailbox *box = box_of(m, op->target);
+    struct reader in = {.left = op->program};
+    struct arena a = {0};
+    uint64_t number = op->fence;
+    for (; box && in.left.len > 0 && number <= box->taken + 1; number++) {
+        struct op letter;
+        enum belay_err err = op_decode(reader_bytes(&in), &a, &letter);
+        BELAY_CHECK(err == BELAY_OK); /* mail_check() has seen it */
+        if (number == box->taken + 1) {
+            take(m, &letter, fx);
+            box->taken = number;
+        }
+    }
+    arena_done(&a);
+}
+
+/* --- for the engine, which carries them --- */
+
+uint64_t machine_letters(const struct machine *m)
+{
+    return m->n_letters;
+}
+
+uint64_t machine_posted(const struct machine *m, unsigned to)
+{
+    const struct mailbox *box = box_of(m, to);
+    return box ? box->posted : 0;
+}
+
+uint64_t machine_waiting(const struct machine *m, unsigned to)
+{
+    const struct mailbox *box = box_of(m, to);
+    return box ? box->posted - box->n_letters + 1 : 1;
+}
+
+uint64_t machine_taken(const struct machine *m, unsigned from)
+{
+    const struct mailbox *box = box_of(m, from);
+    return box ? box->taken : 0;
+}
+
+size_t machine_mail(const struct machine *m, unsigned to, uint64_t first, struct buf *out)
+{
+    const struct mailbox *box = box_of(m, to);
+    uint64_t number = machine_waiting(m, to);
+    size_t n = 0;
+    if (!box)
+        return 0;
+    list_each (it, &box->letters) {
+        const struct letter *l = list_item(it, const struct letter, in_box);
+        if (number++ < first)
+            continue;
+        if (n > 0 && buf_len(out) + l->len > MAIL_BYTES)
+            break;
+        varint_put_bytes(out, slice_of(l->bytes, l->len));
+        n++;
+    }
+    return n;
+}
+
+/* --- snapshots --- */
+
+void snapshot_put_mail(struct buf *out, const struct machine *m)
+{
+    varint_put(out, m->n_groups);
+    if (m->n_groups)
+        varint_put(out, m->group);
+    for (unsigned i = 0; i < m->n_groups; i++) {
+        const struct mailbox *box = box_of(m, i);
+        if (!box)
+            continue;
+        varint_put(out, box->posted);
+        varint_put(out, box->taken);
+        varint_put(out, box->n_letters);
+        list_each (it, &box->letters) {
+            const struct letter *l = list_item(it, const struct letter, in_box);
+            varint_put_bytes(out, slice_of(l->bytes, l->len));
+        }
+    }
+}
+
+static void read_box(struct loader *ld, struct mailbox *box)
+{
+    box->posted = loader_bounded(ld, UINT64_MAX / 4);
+    box->taken = loader_bounded(ld, UINT64_MAX / 4);
+    uint64_t n = loader_bounded(ld, box->posted);
+    for (uint64_t i = 0; i < n && !ld->r.bad; i++) {
+        struct arena a = {0};
+        struct op letter;
+        struct slice bytes = loader_bytes(ld, 1, LIMIT_PROGRAM_BYTES);
+        if (loader_ok(ld, op_decode(bytes, &a, &letter) == BELAY_OK && may_be_written(&letter)))
+            box_add(ld->m, box, bytes);
+        arena_done(&a);
+    }
+}
+
+void loader_mail(struct loader *ld)
+{
+    uint64_t n_groups = loader_bounded(ld, LIMIT_GROUPS);
+    if (n_groups == 0)
+        return;
+    uint64_t group = reader_u64(&ld->r);
+    if (!loader_ok(ld, n_groups > 1 && group < n_groups))
+        return;
+    machine_set_group(ld->m, (unsigned)group, (unsigned)n_groups);
+    for (unsigned i = 0; i < n_groups && !ld->r.bad; i++) {
+        struct mailbox *box = box_of(ld->m, i);
+        if (box)
+            read_box(ld, box);
+    }
+}
