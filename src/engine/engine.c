@@ -6,56 +6,31 @@
 #include "engine/engine.h"
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "base/mem.h"
-#include "engine/order.h"
+#include "engine/engine_core.h"
 #include "events/feed.h"
-#include "machine/machine.h"
 
 #include <stdlib.h>
 #include <sys/random.h>
-
-/* The rest of a number is the order's: which node, which of its runs. */
-#define ASK_GENERATION_MASK ((UINT64_C(1) << (OP_RUN_SHIFT - ASK_SLOT_BITS)) - 1)
-enum { ASK_SLOT_BITS = 24, ASK_SLOTS_MAX = 1 << ASK_SLOT_BITS, TICK_PATIENCE_MS = 1000 };
-
-/* An outstanding ask. */
-struct slot {
-    struct ask *ask; /* NULL: free */
-    uint64_t generation;
-    uint32_t next_free;
-    bool want_lock, want_holders;
-    uint64_t give_up_ms; /* of the caller's clock; 0: never */
-    struct buf cancel;   /* the op that takes it out of the line, made when it has to wait */
-};
-
-/* One shard: its state, and its time as this node would stamp it. */
-struct shard {
-    struct machine *machine;
-    uint64_t clock_ms; /* of the caller's clock when now_ms was set */
-    uint64_t now_ms;   /* state-machine time */
-    uint64_t
-        tick_ms; /* of the caller's clock, when a tick was submitted; 0: none is on its way */
-};
-
-struct engine {
-    struct order *order;
-    struct feed *feed;
-    uint64_t (*clock_ms)(void *ctx);
-    void *clock_ctx;
-    struct shard *shards;
-    struct slot *slots; /* slot 0 is never used */
-    uint32_t n_slots, cap_slots, first_free;
-    uint64_t targets;
-    bool delivering; /* answers are being given: nothing may be submitted now */
-    struct effects fx;
-};
 
 static struct hash_key random_key(void)
 {
     struct hash_key key;
     BELAY_CHECK(getrandom(&key, sizeof key, 0) == (ssize_t)sizeof key);
     return key;
+}
+
+uint64_t engine_clock(const struct engine *e)
+{
+    return e->clock_ms(e->clock_ctx);
+}
+
+static struct machine *shard_machine(const struct engine *e, size_t shard)
+{
+    struct machine *m = machine_open(random_key());
+    if (e->order->n_shards > 1)
+        machine_set_group(m, (unsigned)shard, (unsigned)e->order->n_shards);
+    return m;
 }
 
 struct engine *engine_open(const struct engine_config *config)
@@ -66,10 +41,11 @@ struct engine *engine_open(const struct engine_config *config)
     e->clock_ms = config->clock_ms;
     e->clock_ctx = config->clock_ctx;
     e->n_slots = 1;
+    list_init(&e->held);
     e->shards = mem_zalloc(e->order->n_shards * sizeof *e->shards);
     for (size_t i = 0; i < e->order->n_shards; i++) {
-        e->shards[i].machine = machine_open(random_key());
-        e->shards[i].clock_ms = e->clock_ms(e->clock_ctx);
+        e->shards[i].machine = shard_machine(e, i);
+        e->shards[i].clock_ms = engine_clock(e);
     }
     e->order->ops->open(e->order, e);
     return e;
@@ -79,12 +55,15 @@ void engine_close(struct engine *e)
 {
     if (!e)
         return;
+    post_close(e);
     for (size_t i = 0; i < e->order->n_shards; i++)
         machine_close(e->shards[i].machine);
     free(e->shards);
     e->order->ops->close(e->order);
-    for (uint32_t i = 1; i < e->n_slots; i++)
+    for (uint32_t i = 1; i < e->n_slots; i++) {
         buf_done(&e->slots[i].cancel);
+        buf_done(&e->slots[i].then);
+    }
     free(e->slots);
     effects_done(&e->fx);
     free(e);
@@ -95,7 +74,7 @@ void engine_close(struct engine *e)
 uint64_t engine_stamp(struct engine *e, size_t shard)
 {
     struct shard *s = &e->shards[shard];
-    uint64_t clock = e->clock_ms(e->clock_ctx);
+    uint64_t clock = engine_clock(e);
     uint64_t step = clock > s->clock_ms ? clock - s->clock_ms : 0;
     s->clock_ms = clock;
     s->now_ms += step < ENGINE_STALL_MAX_MS ? step : ENGINE_STALL_MAX_MS;
@@ -111,8 +90,9 @@ void engine_lead(struct engine *e, size_t shard)
 {
     struct shard *s = &e->shards[shard];
     s->now_ms = machine_now(s->machine);
-    s->clock_ms = e->clock_ms(e->clock_ctx);
+    s->clock_ms = engine_clock(e);
     s->tick_ms = 0;
+    post_lead(e, shard);
 }
 
 /* --- asks --- */
@@ -137,7 +117,7 @@ static uint64_t ask_add(struct engine *e, struct ask *ask, const struct op *op)
     s->want_lock = op->flags & OP_WANT_LOCK;
     s->give_up_ms = 0;
     if (e->order->patience_ms)
-        s->give_up_ms = e->clock_ms(e->clock_ctx) + op->wait_ms + e->order->patience_ms;
+        s->give_up_ms = engine_clock(e) + op->wait_ms + e->order->patience_ms;
     s->want_holders = op->flags & OP_WANT_HOLDERS;
     ask->id = e->order->id_base | (s->generation & ASK_GENERATION_MASK) << ASK_SLOT_BITS | at;
     if ((op->flags & OP_NOBLOCK) && !ask->stay)
@@ -145,7 +125,7 @@ static uint64_t ask_add(struct engine *e, struct ask *ask, const struct op *op)
     return ask->id;
 }
 
-static struct slot *ask_slot(struct engine *e, uint64_t id)
+struct slot *engine_slot(struct engine *e, uint64_t id)
 {
     uint64_t at = id & (ASK_SLOTS_MAX - 1);
     if (at == 0 || at >= e->n_slots)
@@ -159,15 +139,18 @@ static void ask_remove(struct engine *e, struct slot *s)
     s->ask->id = 0;
     s->ask = NULL;
     buf_done(&s->cancel);
+    buf_done(&s->then);
     s->next_free = e->first_free;
     e->first_free = (uint32_t)(s - e->slots);
 }
 
 static void answer(struct engine *e, size_t shard, struct event *ev)
 {
-    struct slot *s = ask_slot(e, ev->asker);
+    struct slot *s = engine_slot(e, ev->asker);
     if (!s)
         return; /* gone, or it asked another node */
+    if (post_hold(e, shard, ev))
+        return;
     struct ask *ask = s->ask;
     if (s->want_lock || (s->want_holders && ev->kind == EVENT_REFUSED)) {
         struct op where = {.account = ev->account, .ns = ev->ns, .name = ev->name};
@@ -180,13 +163,15 @@ static void answer(struct engine *e, size_t shard, struct event *ev)
     ask->answer(ask, ev);
 }
 
-static void deliver(struct engine *e, size_t shard)
+void engine_deliver(struct engine *e, size_t shard)
 {
     e->delivering = true;
     for (size_t i = 0; i < e->fx.n; i++) {
         struct event *ev = &e->fx.events[i];
         if (ev->news)
             (void)feed_append(e->feed, ev);
+        else if (ev->kind == EVENT_SESSION_ENDED)
+            post_count(e, shard, ev);
         if (ev->asker)
             answer(e, shard, ev);
     }
@@ -205,18 +190,20 @@ void engine_ordered(struct engine *e, size_t shard, struct op *op)
     if (op->kind == OP_TICK)
         s->tick_ms = 0;
     machine_apply(s->machine, op, &e->fx);
-    deliver(e, shard);
+    engine_deliver(e, shard);
 }
 
 void engine_readable(struct engine *e, size_t shard, const struct op *op)
 {
     machine_query(e->shards[shard].machine, op, &e->fx);
-    deliver(e, shard);
+    if (shard == 0)
+        post_fill(e, op);
+    engine_deliver(e, shard);
 }
 
 void engine_give_up(struct engine *e)
 {
-    uint64_t clock = e->clock_ms(e->clock_ctx);
+    uint64_t clock = engine_clock(e);
     for (uint32_t i = 1; i < e->n_slots; i++) {
         const struct slot *s = &e->slots[i];
         if (s->ask && s->give_up_ms && s->give_up_ms <= clock)
@@ -235,6 +222,10 @@ enum belay_err engine_restore(struct engine *e, size_t shard, struct slice bytes
     enum belay_err err = machine_decode(bytes, random_key(), &m);
     if (err != BELAY_OK)
         return err;
+    if (!machine_is_group(m, (unsigned)shard, (unsigned)e->order->n_shards)) {
+        machine_close(m);
+        return BELAY_ERR_CORRUPT;
+    }
     machine_close(e->shards[shard].machine);
     e->shards[shard].machine = m;
     engine_lead(e, shard);
@@ -248,7 +239,9 @@ uint64_t engine_hash(const struct engine *e, size_t shard)
 
 static void order_op(struct engine *e, struct op *op)
 {
-    size_t shard = 0;
+    size_t shard = post_route(e, op);
+    if (post_enrol(e, shard, op))
+        return;
     op->now_ms = engine_stamp(e, shard);
     if (op_is_read(op->kind))
         e->order->ops->read(e->order, shard, op);
@@ -267,7 +260,7 @@ static bool is_valid(const struct op *op)
 /* The client may go before its turn comes: keep what finds its place in the line again. */
 static void prepare_cancel(struct engine *e, const struct ask *ask, const struct op *op)
 {
-    struct slot *s = ask_slot(e, ask->id);
+    struct slot *s = engine_slot(e, ask->id);
     bool waits = op->kind == OP_ACQUIRE || op->kind == OP_CONVERT || op->kind == OP_TXN;
     if (!s || !waits)
         return;
@@ -310,7 +303,7 @@ static void order_cancel(struct engine *e, struct buf *bytes)
 void engine_cancel(struct engine *e, struct ask *ask)
 {
     BELAY_CHECK(!e->delivering);
-    struct slot *s = ask_slot(e, ask->id);
+    struct slot *s = engine_slot(e, ask->id);
     if (!s)
         return;
     struct buf bytes = s->cancel;
@@ -322,7 +315,7 @@ void engine_cancel(struct engine *e, struct ask *ask)
 void engine_unavailable(struct engine *e, size_t shard, uint64_t asker, bool perhaps,
                         const char *text)
 {
-    struct slot *s = ask_slot(e, asker);
+    struct slot *s = engine_slot(e, asker);
     if (!s)
         return;
     struct buf cancel = {0};
@@ -330,11 +323,12 @@ void engine_unavailable(struct engine *e, size_t shard, uint64_t asker, bool per
         cancel = s->cancel;
         s->cancel = (struct buf){0};
     }
+    buf_done(&s->then);
     struct event *ev = effects_add(&e->fx, EVENT_FAILED);
     ev->asker = asker;
     ev->err = BELAY_ERR_UNAVAILABLE;
     ev->text = slice_str(text);
-    deliver(e, shard);
+    engine_deliver(e, shard);
     order_cancel(e, &cancel);
 }
 
@@ -366,7 +360,8 @@ uint64_t engine_next_ms(struct engine *e)
         uint64_t at = shard_next_ms(e, i);
         next = at < next ? at : next;
     }
-    return next;
+    uint64_t post = post_next_ms(e);
+    return post < next ? post : next;
 }
 
 void engine_tick(struct engine *e)
@@ -379,6 +374,7 @@ void engine_tick(struct engine *e)
         s->tick_ms = s->clock_ms ? s->clock_ms : 1;
         e->order->ops->submit(e->order, i, &tick);
     }
+    engine_post(e);
 }
 
 const char *engine_not_ready(const struct engine *e)
@@ -395,8 +391,8 @@ void engine_counts(const struct engine *e, struct machine_counts *ret)
         ret->locks += one.locks;
         ret->held += one.held;
         ret->waiting += one.waiting;
-        ret->sessions += one.sessions;
-        ret->namespaces += one.namespaces;
+        ret->sessions += i == 0 ? one.sessions : 0; /* group 0 knows them all */
+        ret->namespaces += i == 0 ? one.namespaces : 0;
         ret->variables += one.variables;
         ret->transactions += one.transactions;
     }

@@ -62,6 +62,9 @@ void engine_unavailable(struct engine *e, size_t shard, uint64_t asker, bool per
 /* Now and then: whoever has waited too long, in whatever place, is told so. */
 void engine_give_up(struct engine *e);
 
+/* Before it writes and sends: groups have letters for each other, answers wait for them. */
+void engine_post(struct engine *e);
+
 /* The whole state of a shard, to store and to take over. */
 void engine_encode(const struct engine *e, size_t shard, struct buf *out);
 BELAY_MUST_CHECK enum belay_err engine_restore(struct engine *e, size_t shard,

@@ -431,6 +431,7 @@ void order_raft_settle(struct order_raft *o)
     if (o->settling || !o->opened)
         return;
     o->settling = true;
+    engine_post(o->engine);
     for (size_t i = 0; i < o->base.n_shards; i++)
         settle_replica(&o->replicas[i]);
     if (o->config.canaries & CANARY_EARLY_ACK)
