@@ -83,8 +83,9 @@ void mail_post(struct machine *m, unsigned to, const struct op *letter)
     buf_done(&bytes);
 }
 
-void mail_taken(struct machine *m, const struct op *op)
+void mail_taken(struct machine *m, const struct op *op, struct effects *fx)
 {
+    (void)fx;
     struct mailbox *box = box_of(m, op->target);
     while (box && box->n_letters && box->posted - box->n_letters < op->fence) {
         struct letter *l = list_item(box->letters.next, struct letter, in_box);

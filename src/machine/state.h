@@ -481,7 +481,7 @@ void session_enrol(struct machine *m, const struct op *op, struct effects *fx);
 
 /* mail.c */
 void mail_take(struct machine *m, const struct op *op, struct effects *fx);
-void mail_taken(struct machine *m, const struct op *op);
+void mail_taken(struct machine *m, const struct op *op, struct effects *fx);
 bool mail_is_full(const struct machine *m, unsigned to);
 void mail_post(struct machine *m, unsigned to, const struct op *letter);
 void mail_free(struct machine *m);
