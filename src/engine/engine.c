@@ -211,6 +211,15 @@ void engine_give_up(struct engine *e)
     }
 }
 
+void engine_disown(struct engine *e)
+{
+    for (uint32_t i = 1; i < e->n_slots; i++)
+        if (e->slots[i].ask)
+            engine_unavailable(e, 0, e->slots[i].ask->id, true,
+                               "this node was out of reach and the cluster went on without "
+                               "it; it may have taken effect");
+}
+
 void engine_encode(const struct engine *e, size_t shard, struct buf *out)
 {
     machine_encode(e->shards[shard].machine, out);
@@ -401,4 +410,9 @@ void engine_counts(const struct engine *e, struct machine_counts *ret)
 uint64_t engine_new_target(struct engine *e)
 {
     return e->order->id_base | ++e->targets;
+}
+
+bool engine_knows_target(const struct engine *e, uint64_t target)
+{
+    return target >> OP_RUN_SHIFT == e->order->id_base >> OP_RUN_SHIFT;
 }

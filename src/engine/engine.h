@@ -74,4 +74,6 @@ uint64_t engine_now_ms(struct engine *e);                               /* state
 /* The connection numbers for SESSION_ATTACH/DETACH (op.target): unique over nodes and restarts.
  */
 uint64_t engine_new_target(struct engine *e);
+/* Is it of this run? What was attached under an earlier one is not any more. */
+bool engine_knows_target(const struct engine *e, uint64_t target);
 #endif

@@ -525,6 +525,7 @@ static enum belay_err open_order(struct host *h, struct order **ret_order)
                                    .host_ctx = h,
                                    .seed = random_u64(),
                                    .priority = c->priority,
+                                   .silence_ms = c->silence_ms,
                                    .repair = c->repair};
     oc.election_ms = c->fast_failover ? HOST_FAST_ELECTION_MS : HOST_ELECTION_MS;
     oc.heartbeat_ms = c->fast_failover ? HOST_FAST_HEARTBEAT_MS : HOST_HEARTBEAT_MS;

@@ -65,6 +65,10 @@ void engine_give_up(struct engine *e);
 /* Before it writes and sends: groups have letters for each other, answers wait for them. */
 void engine_post(struct engine *e);
 
+/* This run of this node is over for the others: who waits for anything here is told so, and
+ * called off under the next run, which id_base has by now. */
+void engine_disown(struct engine *e);
+
 /* The whole state of a shard, to store and to take over. */
 void engine_encode(const struct engine *e, size_t shard, struct buf *out);
 BELAY_MUST_CHECK enum belay_err engine_restore(struct engine *e, size_t shard,

@@ -86,7 +86,9 @@ struct order_raft {
     uint64_t incarnation;        /* of this directory: another one is another node */
     uint64_t known[ORIGINS_MAX]; /* by node: the directory it came with first, 0: not seen */
     struct replica *replicas;
-    uint64_t give_up_ms; /* when to look for those who waited too long */
+    uint64_t give_up_ms;             /* when to look for those who waited too long */
+    uint64_t look_ms;                /* when run_look() last looked */
+    uint64_t silent_ms[ORIGINS_MAX]; /* by node: for so long this leader has not heard it */
     bool opened, settling, retired, snapshotting;
     struct arena arena; /* of one call */
 };
@@ -96,8 +98,22 @@ static inline uint64_t order_now(const struct order_raft *o)
     return o->host->now_ms(o->ctx);
 }
 
+/* What the askers of a run of a node have in common. */
+static inline uint64_t order_id_base(uint64_t node, uint64_t run)
+{
+    uint64_t mask = (UINT64_C(1) << (OP_NODE_SHIFT - OP_RUN_SHIFT)) - 1;
+    return node << OP_NODE_SHIFT | (run & mask) << OP_RUN_SHIFT;
+}
+
 void order_send(struct order_raft *o, uint64_t to, const struct wire *msg);
+struct origin *order_origin(struct replica *r, uint64_t node); /* or NULL */
+void order_announce(struct replica *r);    /* the first op of a run, or of a leader */
 bool order_alone(const struct replica *r); /* the only voter */
+
+/* order_run.c */
+/* The runs of this origin before `next` are over; `now` is state-machine time. */
+void run_over(struct replica *r, struct origin *origin, uint64_t next, uint64_t now);
+void run_look(struct order_raft *o); /* now and then: nodes that are gone, and this one's own */
 
 /* order_read.c */
 void read_add(struct replica *r, const struct op *op);
@@ -110,6 +126,7 @@ void read_done(struct replica *r);
 BELAY_MUST_CHECK enum belay_err
 store_identify(struct order_raft *o); /* whose directory is it? */
 BELAY_MUST_CHECK enum belay_err store_open(struct order_raft *o);
+void store_run(struct order_raft *o); /* o->run is durable, or the process ends */
 bool store_check(const struct replica *r, const struct wire *msg); /* a sound snapshot? */
 uint64_t store_persist(void *ctx, const struct journal_record *rec);
 bool store_load(void *ctx, uint16_t shard, struct group_snapshot *ret, struct buf *data);

@@ -73,7 +73,7 @@ void order_send(struct order_raft *o, uint64_t to, const struct wire *msg)
 
 /* --- origins --- */
 
-static struct origin *origin_find(struct replica *r, uint64_t node)
+struct origin *order_origin(struct replica *r, uint64_t node)
 {
     for (size_t i = 0; i < r->n_origins; i++)
         if (r->origins[i].node == node)
@@ -83,7 +83,7 @@ static struct origin *origin_find(struct replica *r, uint64_t node)
 
 static struct origin *origin_get(struct replica *r, uint64_t node)
 {
-    struct origin *o = origin_find(r, node);
+    struct origin *o = order_origin(r, node);
     if (o)
         return o;
     BELAY_CHECK(r->n_origins < ORIGINS_MAX);
@@ -108,18 +108,6 @@ static void drop_applied(struct replica *r, uint64_t number)
         r->end = &r->first;
 }
 
-/* A node's first op of a new run: those who waited in line through its last run are gone. */
-static void origin_restarted(struct replica *r, struct origin *origin, uint64_t run,
-                             uint64_t now)
-{
-    origin->run = run;
-    origin->applied = 0;
-    struct op cancel = {.kind = OP_CANCEL,
-                        .now_ms = now,
-                        .target = origin->node << OP_NODE_SHIFT | run << OP_RUN_SHIFT};
-    engine_ordered(r->o->engine, r->shard, &cancel);
-}
-
 static void apply_record(struct replica *r, struct reader *in, uint64_t now)
 {
     struct order_raft *o = r->o;
@@ -130,9 +118,14 @@ static void apply_record(struct replica *r, struct reader *in, uint64_t now)
     BELAY_CHECK(!in->bad);
     struct origin *origin = origin_get(r, node);
     if (run < origin->run)
-        return; /* of a process that is no more */
-    if (run > origin->run)
-        origin_restarted(r, origin, run, now);
+        return;        /* of a process that is no more */
+    if (number == 0) { /* by the leader: that run is over */
+        if (run == origin->run)
+            run_over(r, origin, run + 1, now);
+        return;
+    }
+    if (run > origin->run) /* it has started again: who waited through its last run is gone */
+        run_over(r, origin, run, now);
     if (number <= origin->applied && !(o->config.canaries & CANARY_TWICE))
         return; /* it came by two ways */
     BELAY_DCHECK(number == origin->applied + 1 || (o->config.canaries & CANARY_TWICE));
@@ -325,7 +318,7 @@ static void add_pending(struct replica *r, const struct op *op, uint64_t give_up
 
 /* The first op of a run tells everybody that the runs before are over; that of a leader commits
  * something in its own term. It never gives up. */
-static void announce(struct replica *r)
+void order_announce(struct replica *r)
 {
     struct op tick = {.kind = OP_TICK};
     add_pending(r, &tick, UINT64_MAX);
@@ -341,7 +334,7 @@ static void start_leading(struct replica *r)
         r->origins[i].proposed = r->origins[i].applied;
     }
     buf_clear(&r->proposal);
-    announce(r);
+    order_announce(r);
     r->unsent = r->first;
     engine_lead(r->o->engine, r->shard);
     take_early(r);
@@ -474,6 +467,8 @@ void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame)
         return;
     }
     struct replica *r = &o->replicas[msg.shard];
+    if (node < ORIGINS_MAX)
+        o->silent_ms[node] = 0;
     if (msg.type == WIRE_FORWARD)
         forwarded(r, &msg);
     else if (msg.type >= WIRE_PROBE)
@@ -502,6 +497,7 @@ void order_raft_tick(struct order_raft *o)
             r->unsent = r->first;
         give_up(r);
     }
+    run_look(o);
     if (now >= o->give_up_ms) {
         o->give_up_ms = now + ORDER_RESEND_MS;
         engine_give_up(o->engine);
@@ -595,8 +591,9 @@ static void raft_open(struct order *base, struct engine *e)
         group_durable(r->group, journal_durable(o->journal), order_now(o));
         group_changed(o, (uint16_t)i);
         if (!group_ready(r->group)) /* who leads at once says so in start_leading() */
-            announce(r);
+            order_announce(r);
     }
+    o->look_ms = order_now(o);
     o->opened = true;
     order_raft_settle(o);
 }
@@ -641,6 +638,8 @@ enum belay_err order_raft_open(const struct order_raft_config *config, struct or
     o->config = *config;
     o->host = config->host;
     o->ctx = config->host_ctx;
+    if (o->config.silence_ms == 0)
+        o->config.silence_ms = ORDER_SILENCE_MS;
     enum belay_err err = store_identify(o);
     o->replicas = mem_zalloc(o->base.n_shards * sizeof *o->replicas);
     for (size_t i = 0; i < o->base.n_shards; i++) {
@@ -658,9 +657,7 @@ enum belay_err order_raft_open(const struct order_raft_config *config, struct or
         raft_close(&o->base);
         return err;
     }
-    o->base.id_base = o->config.node << OP_NODE_SHIFT |
-                      (o->run & ((UINT64_C(1) << (OP_NODE_SHIFT - OP_RUN_SHIFT)) - 1))
-                          << OP_RUN_SHIFT;
+    o->base.id_base = order_id_base(o->config.node, o->run);
     *ret_order = &o->base;
     return BELAY_OK;
 }

@@ -27,6 +27,9 @@ enum {
     ORDER_PATIENCE_MS = 10000,  /* how long an op waits for a leader, beyond its own wait */
     ORDER_RESEND_MS = 1000,     /* what is not applied by then is sent again */
     ORDER_PROBE_MS = 100,       /* and so is a question that is not answered */
+    ORDER_SILENCE_MS =
+        30000,           /* a node not heard for so long: who waits there leaves the line */
+    ORDER_LOOK_MS = 500, /* how often that is looked at */
     ORDER_SNAPSHOT_BYTES = 32 << 20, /* of entries since the last snapshot */
     ORDER_TRAILING = 64,             /* entries kept behind a snapshot, for slow followers */
     ORDER_FORWARD_BYTES = 256 << 10, /* of one FORWARD */
@@ -69,6 +72,7 @@ struct order_raft_config {
     uint64_t seed;                          /* random */
     uint64_t segment_bytes, snapshot_bytes; /* 0: the defaults */
     unsigned trailing;                      /* 0: ORDER_TRAILING */
+    uint64_t silence_ms;                    /* 0: ORDER_SILENCE_MS */
     unsigned guards_off, canaries;
     uint8_t priority; /* 0..15; 15 never leads */
     bool repair;

@@ -168,6 +168,12 @@ enum belay_err store_identify(struct order_raft *o)
     return err;
 }
 
+void store_run(struct order_raft *o)
+{
+    if (identity_write(o) != BELAY_OK)
+        o->host->fatal(o->ctx, problem);
+}
+
 uint64_t order_raft_incarnation(const struct order_raft *o)
 {
     return o->incarnation;
@@ -182,8 +188,7 @@ bool order_raft_is_same(struct order_raft *o, uint64_t node, uint64_t incarnatio
     if (o->known[node] != 0)
         return false;
     o->known[node] = incarnation;
-    if (identity_write(o) != BELAY_OK)
-        o->host->fatal(o->ctx, problem);
+    store_run(o);
     return true;
 }
 

@@ -598,25 +598,39 @@ static uint64_t waiting_asker(struct heap_node *end)
     return end->tag == END_PARKED ? heap_item(end, struct parked, end)->asker : 0;
 }
 
-/* A node has started again: whoever waited there in an earlier run is gone. What they hold
- * stays, for the answer may have reached them. By ticket, for the heap has no order of its own.
- */
+/* Of the same node as `live`, but of another of its runs? */
+static bool of_dead_run(uint64_t id, uint64_t live)
+{
+    return id && id >> OP_NODE_SHIFT == live >> OP_NODE_SHIFT &&
+           id >> OP_RUN_SHIFT != live >> OP_RUN_SHIFT;
+}
+
+/* A node's earlier runs are over: whoever waited there is gone, and so are the connections that
+ * sessions were attached to. What they hold stays, for the answer may have reached them, and a
+ * session lives for the rest of its TTL: its client may attach it elsewhere. By ticket, for the
+ * heap has no order of its own. */
 static void cancel_runs(struct machine *m, uint64_t live, struct effects *fx)
 {
     size_t n = 0;
     struct heap_node **gone = mem_alloc(m->ends.count * sizeof(struct heap_node *));
     for (size_t i = 0; i < m->ends.count; i++) {
-        uint64_t asker = waiting_asker(m->ends.slots[i]);
-        if (asker && asker >> OP_NODE_SHIFT == live >> OP_NODE_SHIFT &&
-            asker >> OP_RUN_SHIFT != live >> OP_RUN_SHIFT)
-            gone[n++] = m->ends.slots[i];
+        struct heap_node *end = m->ends.slots[i];
+        struct session *s =
+            end->tag == END_SESSION ? heap_item(end, struct session, end) : NULL;
+        if (s && of_dead_run(s->target, live))
+            s->target = 0;
+        if (of_dead_run(waiting_asker(end), live))
+            gone[n++] = end;
     }
     qsort(gone, n, sizeof(struct heap_node *), by_ticket);
     for (size_t i = 0; i < n; i++) {
-        if (gone[i]->tag == END_WAIT)
-            wait_end(m, heap_item(gone[i], struct wait, end), EVENT_LEFT, REASON_CANCEL, fx);
-        else
+        if (gone[i]->tag == END_PARKED) {
             parked_remove(m, heap_item(gone[i], struct parked, end));
+            continue;
+        }
+        struct wait *w = heap_item(gone[i], struct wait, end);
+        w->asker = 0; /* nobody is answered: a node that lives tells its own clients why */
+        wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
     }
     free(gone);
 }

@@ -133,12 +133,35 @@ void attach_news(struct server *s, const struct event *ev)
     }
 }
 
+/* The cluster went on without this node for a while, and its connections counted as closed. */
+static void attach_again(struct conn *c)
+{
+    struct engine *e = c->server->engine;
+    c->target = engine_new_target(e);
+    for (const struct attached *one = c->sessions; one; one = one->next) {
+        struct op op = {.kind = OP_SESSION_ATTACH,
+                        .account = SLICE("default"),
+                        .session = slice_of(one->id, one->len),
+                        .target = c->target};
+        engine_submit(e, &op, NULL);
+    }
+}
+
 static void keep_batch(struct server *s, const struct slice *ids, size_t n)
 {
     struct op op = {
         .kind = OP_SESSION_KEEPALIVE, .account = SLICE("default"), .more = {ids, n}};
     if (n)
         engine_submit(s->engine, &op, NULL);
+}
+
+void attach_look(struct server *s)
+{
+    if (engine_knows_target(s->engine, s->run_target))
+        return;
+    s->run_target = engine_new_target(s->engine);
+    list_each (it, &s->keepers)
+        attach_again(list_item(it, struct conn, keeper));
 }
 
 uint64_t attach_keep(struct server *s, uint64_t now_ms)

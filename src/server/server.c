@@ -159,6 +159,7 @@ static void on_second(uv_timer_t *timer)
         s->metrics.lag_max_ms = s->metrics.lag_ms;
     s->second_due_ms = now + SECOND_MS;
     conn_sweep(s);
+    attach_look(s);
     if (s->accept_waiting)
         evict_silent(s);
     if (s->stopping && now >= s->stop_at_ms) {
@@ -281,6 +282,7 @@ static bool open_order(struct server *s, struct order **ret)
                                  .join_id = c->join_id,
                                  .shards = c->shards,
                                  .priority = c->priority,
+                                 .silence_ms = c->silence_ms,
                                  .fast_failover = c->fast_failover,
                                  .insecure = s->config->insecure,
                                  .repair = c->salvage};
@@ -296,6 +298,7 @@ static bool open_engine(struct server *s)
     if (!open_order(s, &config.order))
         return false;
     s->engine = engine_open(&config);
+    s->run_target = engine_new_target(s->engine);
     s->counter.wake = count_news;
     list_init(&s->counter.node);
     feed_watch(s->feed, &s->counter);

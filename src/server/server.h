@@ -43,8 +43,9 @@ struct server_config {
     uint64_t trust_period_ms;
     struct server_cluster { /* data NULL: nothing on disk */
         const char *data, *node, *peers, *peer_listen;
-        uint64_t join_id; /* not 0: waits to be added, under this number */
-        size_t shards;    /* 0: what is there, or the default */
+        uint64_t join_id;    /* not 0: waits to be added, under this number */
+        size_t shards;       /* 0: what is there, or the default */
+        uint64_t silence_ms; /* of a node, until who waits there leaves; 0: the default */
         uint8_t priority;
         bool fast_failover, salvage;
     } cluster;

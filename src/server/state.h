@@ -68,6 +68,7 @@ struct server {
     struct map attached; /* those sessions by id */
     struct hash_key attach_key;
     uint64_t keep_at_ms;
+    uint64_t run_target;    /* a connection's number of the run of this node that is known */
     struct watcher counter; /* counts news */
     struct metrics metrics;
     struct trust trust;
@@ -172,6 +173,7 @@ void attach_add(struct conn *c, struct slice session, uint64_t ttl_ms);
 void attach_drop_all(struct conn *c);
 /* A lock of an attached session was lost, or the session is over: its connection is told. */
 void attach_news(struct server *s, const struct event *ev);
+void attach_look(struct server *s); /* once a second: is what is attached still so? */
 uint64_t attach_keep(struct server *s, uint64_t now_ms); /* ms until it wants to run again */
 
 /* guard.c */

@@ -117,6 +117,8 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                                        .segment_bytes = 64 << 10,
                                        .snapshot_bytes = w->plan.snapshot_bytes,
                                        .trailing = 4,
+                                       .silence_ms =
+                                           w->plan.seed % 2 ? 0 : 700, /* a node is soon gone */
                                        .guards_off = w->plan.guards_off,
                                        .canaries = w->plan.canaries};
     if (n->member)

@@ -207,6 +207,28 @@ static void sessions_are_listed_in_the_order_they_were_opened(void **state)
     });
 }
 
+/* CANCEL from the engine, without a name: node 1 lives in its run 2 now. Askers and connections
+ * are numbers of node, run and the rest; 72061992084439... is node 1, run 1. Places that nobody
+ * stays for (the top bit) and what is held stay. */
+static void the_runs_of_a_node_that_are_over_leave_every_line_and_no_attachment(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        " 0 session-open s1 ttl=100 linger=5 target=72061992084439041  -> session-opened 100ms in=s1",
+        " 0 session-open s2 ttl=100 target=144119586122366977          -> session-opened 100ms in=s2",
+        " 1 acquire a ann ttl=50 asker=72061992084439042               -> granted ann #3 50ms",
+        " 1 acquire a bob ttl=50 wait=500 asker=72061992084439043      -> (queued bob ticket=4 place=1 500ms)",
+        " 1 acquire a cy ttl=50 wait=500 asker=144119586122366978      -> (queued cy ticket=5 place=2 500ms)",
+        " 1 acquire a di ttl=50 wait=500 asker=72066390130950145       -> (queued di ticket=6 place=3 500ms)",
+        " 1 acquire a ed ttl=50 wait=500 noblock asker=9295434029139214852 -> queued ed ticket=7 place=4 500ms",
+        " 2 cancel target=72066390130950144                            -> (left bob cancel ticket=4 waited=1 on a)",
+        " 3 session-list                                               -> rows [s1 ttl=100 linger=5 left=97 holds=0 waits=0] [s2 ttl=100 linger=0 left=97 holds=0 waits=0 attached]",
+        " 4 session-detach s1 target=72061992084439041                 -> session-kept in=s1",
+        "51 tick                                                       -> (expired ann #3 ttl on a), granted cy #8 ticket=5 50ms waited=50 on a @144119586122366978",
+        NULL,
+    });
+}
+
 static void what_a_session_must_have(void **state)
 {
     (void)state;
@@ -236,6 +258,7 @@ int main(void)
         cmocka_unit_test(a_lease_in_a_session_ends_by_itself_too),
         cmocka_unit_test(an_upgrade_goes_with_the_session_of_its_hold),
         cmocka_unit_test(sessions_are_listed_in_the_order_they_were_opened),
+        cmocka_unit_test(the_runs_of_a_node_that_are_over_leave_every_line_and_no_attachment),
         cmocka_unit_test(what_a_session_must_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

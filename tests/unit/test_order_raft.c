@@ -4,6 +4,7 @@
 #include "../sim/sim_disk.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/order_core.h"
 #include "events/feed.h"
 
 #include <inttypes.h>
@@ -266,6 +267,16 @@ static void groups_share_a_journal_and_keep_their_own(void **state)
     sim_disk_wipe(&d);
 }
 
+/* The number of a run has 14 bits in an asker: after 16,384 starts it begins anew and must not
+ * run over into the number of the node. */
+static void a_node_that_started_very_often_is_still_the_same_node(void **state)
+{
+    (void)state;
+    assert_int_equal(order_id_base(3, 1) >> OP_NODE_SHIFT, 3);
+    assert_int_equal(order_id_base(3, 16384) >> OP_NODE_SHIFT, 3);
+    assert_int_equal(order_id_base(3, 16385), order_id_base(3, 1));
+}
+
 /* Every byte of every file of a small directory, flipped in turn, and every file cut and
  * removed: the node refuses to start, or has every lock that was granted. */
 static size_t granted_of(struct node *n, int locks)
@@ -362,6 +373,7 @@ int main(void)
         cmocka_unit_test(nothing_is_answered_before_it_is_on_disk),
         cmocka_unit_test(a_restart_has_the_same_state_and_larger_fences),
         cmocka_unit_test(groups_share_a_journal_and_keep_their_own),
+        cmocka_unit_test(a_node_that_started_very_often_is_still_the_same_node),
         cmocka_unit_test(damage_is_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
