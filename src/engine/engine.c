@@ -92,7 +92,6 @@ void engine_lead(struct engine *e, size_t shard)
     s->now_ms = machine_now(s->machine);
     s->clock_ms = engine_clock(e);
     s->tick_ms = 0;
-    post_lead(e, shard);
 }
 
 /* --- asks --- */

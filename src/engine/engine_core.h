@@ -67,6 +67,5 @@ bool post_hold(struct engine *e, size_t shard, const struct event *ev);
 void post_count(struct engine *e, size_t shard, const struct event *ev);
 void post_fill(struct engine *e, const struct op *op); /* rows of group 0 */
 uint64_t post_next_ms(struct engine *e);
-void post_lead(struct engine *e, size_t shard);
 void post_close(struct engine *e);
 #endif

@@ -252,16 +252,6 @@ uint64_t post_next_ms(struct engine *e)
     return next;
 }
 
-void post_lead(struct engine *e, size_t shard)
-{
-    for (unsigned g = 1; g < n_groups(e); g++) {
-        if (shard == 0)
-            e->shards[g].out = (struct carried){0};
-        else if (shard == g)
-            e->shards[g].in = (struct carried){0};
-    }
-}
-
 /* --- rows --- */
 
 void post_fill(struct engine *e, const struct op *op)
