@@ -86,10 +86,11 @@ uint64_t engine_now_ms(struct engine *e)
     return engine_stamp(e, 0);
 }
 
-void engine_lead(struct engine *e, size_t shard)
+void engine_lead(struct engine *e, size_t shard, uint64_t heard_ms)
 {
     struct shard *s = &e->shards[shard];
-    s->now_ms = machine_now(s->machine);
+    uint64_t last = machine_now(s->machine);
+    s->now_ms = heard_ms > last ? heard_ms : last;
     s->clock_ms = engine_clock(e);
     s->tick_ms = 0;
 }
@@ -236,7 +237,7 @@ enum belay_err engine_restore(struct engine *e, size_t shard, struct slice bytes
     }
     machine_close(e->shards[shard].machine);
     e->shards[shard].machine = m;
-    engine_lead(e, shard);
+    engine_lead(e, shard, 0);
     return BELAY_OK;
 }
 
@@ -350,12 +351,12 @@ void engine_flush(struct engine *e)
 static uint64_t shard_next_ms(struct engine *e, size_t shard)
 {
     struct shard *s = &e->shards[shard];
+    if (e->order->ops->leads && !e->order->ops->leads(e->order, shard))
+        return UINT64_MAX;
+    uint64_t now = engine_stamp(e, shard); /* also when nothing ends: time goes on */
     uint64_t due = machine_due(s->machine);
     if (due == UINT64_MAX)
         return UINT64_MAX;
-    if (e->order->ops->leads && !e->order->ops->leads(e->order, shard))
-        return UINT64_MAX;
-    uint64_t now = engine_stamp(e, shard);
     if (s->tick_ms && s->clock_ms - s->tick_ms < TICK_PATIENCE_MS)
         return TICK_PATIENCE_MS - (s->clock_ms - s->tick_ms); /* one is on its way */
     return due > now ? due - now : 0;

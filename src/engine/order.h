@@ -49,10 +49,10 @@ void engine_ordered(struct engine *e, size_t shard, struct op *op); /* its index
 void engine_readable(struct engine *e, size_t shard, const struct op *op);
 
 /* The time to put on what is ordered now, by whoever leads the shard. A new leader first says
- * so: its time goes on from the last stamped value, so that a change of leader, however long it
- * took, ends no lease. */
+ * so: its time goes on from the last stamped value, or from the last that it heard of the
+ * leader before, so that a change of leader, however long it took, ends no lease. */
 uint64_t engine_stamp(struct engine *e, size_t shard);
-void engine_lead(struct engine *e, size_t shard);
+void engine_lead(struct engine *e, size_t shard, uint64_t heard_ms);
 
 /* The op of this asker was not ordered in time. With `perhaps` it may be later: if it stands in
  * a line by then, it is taken out again. */

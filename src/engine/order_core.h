@@ -63,7 +63,8 @@ struct replica {
     uint64_t next_number; /* as origin */
     uint64_t sent_ms;
     uint64_t sent_term, sent_leader;
-    bool leads; /* ready, and the engine knows */
+    bool leads;        /* ready, and the engine knows */
+    uint64_t heard_ms; /* state-machine time, as the last leader said */
     struct buf proposal;
     struct buf early; /* forwarded to a leader that is not ready yet */
 

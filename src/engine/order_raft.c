@@ -336,7 +336,7 @@ static void start_leading(struct replica *r)
     buf_clear(&r->proposal);
     order_announce(r);
     r->unsent = r->first;
-    engine_lead(r->o->engine, r->shard);
+    engine_lead(r->o->engine, r->shard, r->heard_ms);
     take_early(r);
     log_info("order.leader", "shard=%u term=%" PRIu64 " index=%" PRIu64, r->shard,
              group_term(r->group), group_applied(r->group));
@@ -456,6 +456,24 @@ void order_raft_written(struct order_raft *o, struct journal_job *job)
 
 /* --- messages and time --- */
 
+/* With its entries and heartbeats a leader says what time it is. A lease in a quiet shard is
+ * then not as much longer as the shard was quiet when another one takes over. */
+static void group_send(void *ctx, uint64_t to, const struct wire *msg)
+{
+    struct order_raft *o = ctx;
+    struct wire timed = *msg;
+    if (msg->type == WIRE_APPEND && o->replicas[msg->shard].leads)
+        timed.seq = engine_stamp(o->engine, msg->shard);
+    order_send(o, to, &timed);
+}
+
+static void hear_time(struct replica *r, const struct wire *msg)
+{
+    if (msg->type == WIRE_APPEND && msg->term == group_term(r->group) &&
+        msg->from == group_leader(r->group) && msg->seq > r->heard_ms)
+        r->heard_ms = msg->seq;
+}
+
 void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame)
 {
     struct arena a = {0};
@@ -475,6 +493,7 @@ void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame)
         read_receive(r, &msg);
     else if (msg.type != WIRE_SNAPSHOT || store_check(r, &msg))
         group_receive(r->group, &msg, order_now(o));
+    hear_time(r, &msg);
     arena_done(&a);
 }
 
@@ -557,11 +576,6 @@ static const char *raft_not_ready(const struct order *base)
             return "the log of the last leader is not applied yet";
     }
     return o->retired ? "the node is stopping" : NULL;
-}
-
-static void group_send(void *ctx, uint64_t to, const struct wire *msg)
-{
-    order_send(ctx, to, msg);
 }
 
 static const struct group_env group_env = {store_persist, group_send, apply_entry,

@@ -22,7 +22,8 @@ enum {
 
 enum wire_type {
     WIRE_NONE,
-    WIRE_APPEND, /* term, index + log_term: what is before the entries, commit, entries */
+    WIRE_APPEND,        /* term, index + log_term: what is before the entries, commit, entries;
+                           seq: the leader's time */
     WIRE_APPEND_RESULT, /* term, index: last entry that is stored, reject, features */
     WIRE_VOTE,          /* term, index + log_term: the candidate's last entry, flags */
     WIRE_VOTE_RESULT,   /* term, flags, features */

@@ -235,6 +235,32 @@ static void news_go_to_the_feed_and_answers_do_not(void **state)
     assert_int_equal(ev->kind, EVENT_GRANTED);
 }
 
+/* What the last leader has said of the time counts; what nobody has heard of does not. */
+static void a_new_leader_goes_on_from_the_time_it_has_heard(void **state)
+{
+    struct fixture *f = *state;
+    struct client a = {0};
+    submit(f, &a, acquire("a", 0));
+    uint64_t granted_ms = engine_now_ms(f->engine);
+    f->clock_ms += 900;
+    assert_int_equal(engine_next_ms(f->engine), 100);
+    engine_lead(f->engine, 0, granted_ms + 700);
+    assert_int_equal(engine_next_ms(f->engine), 300);
+    engine_lead(f->engine, 0, 0);
+    assert_int_equal(engine_next_ms(f->engine), 1000);
+}
+
+static void time_goes_on_when_nothing_ends(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t before = engine_now_ms(f->engine);
+    for (int i = 0; i < 10; i++) {
+        f->clock_ms += 1000;
+        assert_int_equal(engine_next_ms(f->engine), UINT64_MAX);
+    }
+    assert_int_equal(engine_now_ms(f->engine), before + 10000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +274,8 @@ int main(void)
         T(a_pause_moves_time_by_little),
         T(the_clock_going_back_changes_nothing),
         T(news_go_to_the_feed_and_answers_do_not),
+        T(a_new_leader_goes_on_from_the_time_it_has_heard),
+        T(time_goes_on_when_nothing_ends),
     };
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
 }

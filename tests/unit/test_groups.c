@@ -375,7 +375,7 @@ static void a_new_leader_sends_what_the_old_one_may_not_have(void **state)
     settle(f);
     assert_int_equal(c.answers, 0);
     f->order->box[0].away = false;
-    engine_lead(f->engine, 0);
+    engine_lead(f->engine, 0, 0);
     settle(f);
     assert_int_equal(c.ev.kind, EVENT_NAMESPACE_CREATED);
     assert_int_equal(machine_letters(f->engine->shards[0].machine), 0);
@@ -452,7 +452,7 @@ static void storm_step(struct fixture *f, struct choice *c, struct client *clien
     case 2:
         f->order->box[g].away = choice_below(c, 2);
         if (!f->order->box[g].away)
-            engine_lead(f->engine, g);
+            engine_lead(f->engine, g, 0);
         break;
     case 3: {
         struct buf bytes = {0};
