@@ -64,6 +64,12 @@ static int cluster_transfer(struct cli *c)
     return err ? cli_fail(c, err) : CLI_OK;
 }
 
+static int cluster_priority(struct cli *c)
+{
+    int err = belay_call(c->belay, NULL, "CLUSTER", "PRIORITY", c->words[1], c->words[2], NULL);
+    return err ? cli_fail(c, err) : CLI_OK;
+}
+
 static int cluster(struct cli *c)
 {
     static const struct {
@@ -73,22 +79,25 @@ static int cluster(struct cli *c)
     } verbs[] = {{"status", 1, cluster_status},
                  {"add", 2, cluster_add},
                  {"remove", 2, cluster_remove},
-                 {"transfer", 2, cluster_transfer}};
+                 {"transfer", 2, cluster_transfer},
+                 {"priority", 3, cluster_priority}};
+    static const char *const takes[] = {"no more words", "a node", "a node and a number"};
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
         if (strcmp(verbs[i].word, c->words[0]) != 0)
             continue;
         if (c->n_words != verbs[i].words)
             return cli_usage(c, "cluster %s takes %s", verbs[i].word,
-                             verbs[i].words == 1 ? "no more words" : "a node");
+                             takes[verbs[i].words - 1]);
         int code = cli_connect(c);
         return code == CLI_OK ? verbs[i].run(c) : code;
     }
-    return cli_usage(c, "\"%s\" is none of status, add, remove, transfer", c->words[0]);
+    return cli_usage(c, "\"%s\" is none of status, add, remove, transfer, priority",
+                     c->words[0]);
 }
 
 const struct cli_command cli_cmd_cluster = {
     .name = "cluster",
-    .args = "status | add NAME=HOST:PORT | remove NAME | transfer NAME",
+    .args = "status | add NAME=HOST:PORT | remove NAME | transfer NAME | priority NAME N",
     .summary = "the nodes of a cluster: who leads, who is in",
     .about = "A new node learns first and votes as soon as it has caught up. add, remove and\n"
              "transfer go to the leader: status says which node that is.",
@@ -96,7 +105,7 @@ const struct cli_command cli_cmd_cluster = {
                 "  belay cluster add n4=10.0.0.4:7200\n"
                 "  belay cluster transfer n2",
     .min_words = 1,
-    .max_words = 2,
+    .max_words = 3,
     .run = cluster,
-    .words = "status add remove transfer",
+    .words = "status add remove transfer priority",
 };

@@ -167,6 +167,13 @@ void cmd_cluster_transfer(struct call *c)
     call_act(c, ACTION_CLUSTER);
 }
 
+void cmd_cluster_priority(struct call *c)
+{
+    c->text = args_text(&c->args, P_NAME);
+    c->number = args_number(&c->args, P_PRIORITY, 0);
+    call_act(c, ACTION_CLUSTER);
+}
+
 void cmd_info(struct call *c)
 {
     call_act(c, ACTION_INFO);

@@ -515,6 +515,10 @@ static enum belay_err edit_conf(const struct group *g, enum group_change what,
         known->voter = true;
         return BELAY_OK;
     }
+    if (what == GROUP_EDIT) {
+        memcpy(known->address, server->address, sizeof known->address);
+        return BELAY_OK;
+    }
     *known = conf->servers[--conf->n];
     const struct group_server *self = group_conf_find(conf, g->raft.id);
     if (group_conf_voters(conf) == 0)
@@ -674,7 +678,6 @@ struct group *group_open(const struct group_config *config, struct group_state *
     g->ctx = config->ctx;
     g->shard = config->shard;
     g->guards_off = config->guards_off;
-    g->never_leads = config->never_leads;
     g->held_end = &g->held;
     g->now_ms = now_ms;
     g->log = state->log;
@@ -763,6 +766,11 @@ bool group_ready(const struct group *g)
 void group_conf(const struct group *g, struct group_conf *ret)
 {
     conf_from_raft(&g->raft.configuration, ret);
+}
+
+void group_conf_committed(const struct group *g, struct group_conf *ret)
+{
+    conf_from_raft(&g->raft.configuration_committed, ret);
 }
 
 bool group_match(const struct group *g, uint64_t id, uint64_t *ret_index)

@@ -82,7 +82,6 @@ struct group_config {
     unsigned election_ms, heartbeat_ms;
     unsigned seed;
     unsigned guards_off; /* enum group_guard: the simulator's canaries */
-    bool never_leads;
 };
 
 /* What the disk said at start. `log` is taken. */
@@ -119,7 +118,7 @@ void group_tell_commit(struct group *g);
 BELAY_MUST_CHECK enum belay_err group_transfer(struct group *g, uint64_t to, uint64_t now_ms);
 
 /* Leader: one change of the members. BELAY_ERR_UNAVAILABLE: not now, ask again. */
-enum group_change { GROUP_ADD, GROUP_PROMOTE, GROUP_REMOVE };
+enum group_change { GROUP_ADD, GROUP_PROMOTE, GROUP_REMOVE, GROUP_EDIT /* the address */ };
 BELAY_MUST_CHECK enum belay_err group_change(struct group *g, enum group_change what,
                                              const struct group_server *server,
                                              uint64_t now_ms);
@@ -140,11 +139,12 @@ bool group_installing(const struct group *g);
 bool group_transferring(const struct group *g);
 /* Leader, and everything from before its term is applied: it may stamp, propose and read. */
 bool group_ready(const struct group *g);
-void group_conf(const struct group *g, struct group_conf *ret);
+void group_conf(const struct group *g, struct group_conf *ret); /* the last one in the log */
+void group_conf_committed(const struct group *g, struct group_conf *ret);
 bool group_match(const struct group *g, uint64_t id, uint64_t *ret_index); /* leader only */
 uint64_t
 group_oldest_lsn(const struct group *g); /* of the entries it keeps; UINT64_MAX: none */
-void group_set_never_leads(struct group *g, bool never);
+void group_set_never_leads(struct group *g, bool never); /* at first it may */
 
 void group_conf_encode(const struct group_conf *conf, struct buf *out);
 BELAY_MUST_CHECK enum belay_err group_conf_decode(struct slice in, struct group_conf *ret);

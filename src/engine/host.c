@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-enum { LOOK_MS = 1000, STOP_POLL_MS = 10, LEAD_REST_MS = 2500 };
+enum { LOOK_MS = 1000, STOP_POLL_MS = 10 };
 
 struct host {
     struct host_config config;
@@ -33,10 +33,9 @@ struct host {
     uint64_t id, cluster;
     size_t groups;
     uint64_t armed_ms; /* when the timer fires, UINT64_MAX: never */
-    uint64_t look_ms;  /* when to look at members and leaders again */
+    uint64_t look_ms;  /* when to look at the members again */
     uint64_t busy_ms;  /* when something was last written */
     uint64_t stop_ms;  /* stopping: no longer than that */
-    uint64_t lead_ms;  /* when it was last seen not to lead */
     uv_work_t write_work, snapshot_work;
     struct journal_job *job;
     struct snapshot_task *task;
@@ -153,6 +152,15 @@ static void on_up(void *ctx, uint64_t node)
         order_raft_peer_up(h->order, node);
 }
 
+/* Numbers are given in order and never again: who is unknown and not new has been a member. */
+static bool was_removed(struct host *h, uint64_t node)
+{
+    struct group_conf conf;
+    group_conf(order_raft_group(h->order, 0), &conf);
+    return conf.n > 0 && !group_conf_find(&conf, node) &&
+           node <= order_raft_last_node(h->order, 0);
+}
+
 static bool may_speak(void *ctx, const struct peer_hello *hello)
 {
     struct host *h = ctx;
@@ -161,6 +169,11 @@ static bool may_speak(void *ctx, const struct peer_hello *hello)
     if (h->cluster == 0) { /* this node is being added to one */
         h->cluster = hello->cluster;
         peers_set_cluster(h->peers, h->cluster);
+    }
+    if (hello->cluster == h->cluster && was_removed(h, hello->node)) {
+        log_error("peer.removed", "node=%s error=\"it is no member any more\"",
+                  log_bytes(slice_str(hello->name)));
+        return false;
     }
     if (hello->cluster == h->cluster && hello->groups != h->groups) {
         log_error(
@@ -192,18 +205,6 @@ static bool may_speak(void *ctx, const struct peer_hello *hello)
     return false;
 }
 
-/* "name@host:port" */
-static void split_address(const char *address, struct host_member *m)
-{
-    const char *at = strchr(address, '@');
-    size_t n = at ? (size_t)(at - address) : 0;
-    if (n >= sizeof m->name)
-        n = sizeof m->name - 1;
-    memcpy(m->name, address, n);
-    m->name[n] = '\0';
-    snprintf(m->peer, sizeof m->peer, "%s", at ? at + 1 : address);
-}
-
 /* Connections follow the members. */
 static void follow_members(struct host *h)
 {
@@ -211,14 +212,14 @@ static void follow_members(struct host *h)
     group_conf(order_raft_group(h->order, 0), &conf);
     for (uint64_t id = 1; id < PEER_NODES_MAX; id++) {
         const struct group_server *s = group_conf_find(&conf, id);
-        struct host_member m;
+        struct member m;
         if (!s && conf.n > 0) {
             peers_forget(h->peers, id);
             order_raft_forget_node(h->order, id);
         }
         if (!s || id == h->id)
             continue;
-        split_address(s->address, &m);
+        member_parse(s->address, &m);
         peers_want(h->peers, id, m.peer);
     }
 }
@@ -233,11 +234,12 @@ size_t host_members(struct host *h, struct host_member *ret, size_t max)
         const struct group_server *s = &conf.servers[n];
         struct host_member *m = &ret[n];
         *m = (struct host_member){.id = s->id, .voter = s->voter, .self = s->id == h->id};
-        split_address(s->address, m);
+        member_parse(s->address, &m->member);
+        m->member.priority = order_raft_priority(h->order, s->id);
         m->leads = group_leader(g) == s->id;
+        m->ready = order_raft_is_settled(h->order, s->id) && !m->member.leaving;
         const struct peer_hello *hello = peers_hello(h->peers, s->id);
         m->up = m->self || peers_is_up(h->peers, s->id);
-        m->priority = m->self ? h->config.priority : hello ? hello->priority : 0;
         snprintf(m->listen, sizeof m->listen, "%s",
                  m->self ? (h->config.listen ? h->config.listen : "")
                          : (hello ? hello->listen : ""));
@@ -249,14 +251,14 @@ size_t host_members(struct host *h, struct host_member *ret, size_t max)
     return n;
 }
 
-/* --- operators, and what the leader does by itself --- */
+/* --- operators --- */
 
 static bool find_member(struct host *h, const char *name, struct host_member *ret)
 {
     struct host_member members[GROUP_SERVERS_MAX];
     size_t n = host_members(h, members, GROUP_SERVERS_MAX);
     for (size_t i = 0; i < n; i++) {
-        if (strcmp(members[i].name, name) == 0) {
+        if (strcmp(members[i].member.name, name) == 0) {
             *ret = members[i];
             return true;
         }
@@ -268,12 +270,16 @@ enum belay_err host_add(struct host *h, const char *name, const char *address, u
 {
     struct host_member known;
     struct group_server s = {.id = 1 + order_raft_last_node(h->order, 0)};
+    struct member m = {.priority = MEMBER_PRIORITY_UNSET};
     if (find_member(h, name, &known))
         return BELAY_ERR_EXISTS;
-    if (s.id >= PEER_NODES_MAX || strlen(name) >= HOST_NAME_MAX || strpbrk(name, "@,="))
+    if (s.id >= PEER_NODES_MAX || *name == '\0' || strlen(name) >= sizeof m.name ||
+        strlen(address) >= sizeof m.peer)
         return BELAY_ERR_LIMIT;
-    if (snprintf(s.address, sizeof s.address, "%s@%s", name, address) >= (int)sizeof s.address)
-        return BELAY_ERR_LIMIT;
+    snprintf(m.name, sizeof m.name, "%s", name);
+    snprintf(m.peer, sizeof m.peer, "%s", address);
+    if (!member_format(&m, s.address))
+        return BELAY_ERR_RANGE;
     enum belay_err err = order_raft_change(h->order, GROUP_ADD, &s);
     if (err == BELAY_OK)
         *ret_id = s.id;
@@ -286,10 +292,16 @@ enum belay_err host_remove(struct host *h, const char *name)
     struct host_member m;
     if (!find_member(h, name, &m))
         return BELAY_ERR_NOT_FOUND;
-    if (m.self)
-        return BELAY_ERR_IN_USE; /* hand over first: who leads does not remove itself */
     struct group_server s = {.id = m.id};
     return order_raft_change(h->order, GROUP_REMOVE, &s);
+}
+
+enum belay_err host_set_priority(struct host *h, const char *name, uint8_t priority)
+{
+    struct host_member m;
+    if (!find_member(h, name, &m))
+        return BELAY_ERR_NOT_FOUND;
+    return order_raft_set_priority(h->order, m.id, priority);
 }
 
 enum belay_err host_transfer(struct host *h, const char *name)
@@ -300,35 +312,6 @@ enum belay_err host_transfer(struct host *h, const char *name)
     if (m.self)
         return BELAY_OK;
     return group_transfer(order_raft_group(h->order, 0), m.id, uv_now(h->loop));
-}
-
-/* Learners that have caught up may vote; who is more wanted as a leader becomes it. */
-static void lead_well(struct host *h)
-{
-    enum { BEHIND = 16 };
-    struct group *g = order_raft_group(h->order, 0);
-    struct host_member members[GROUP_SERVERS_MAX];
-    size_t n = host_members(h, members, GROUP_SERVERS_MAX);
-    if (!group_ready(g) || h->stopping)
-        return;
-    for (size_t i = 0; i < n; i++) {
-        const struct host_member *m = &members[i];
-        bool near = m->up && m->applied + BEHIND >= group_commit(g);
-        if (m->self || !near)
-            continue;
-        if (!m->voter) {
-            struct group_server s = {.id = m->id};
-            if (order_raft_change(h->order, GROUP_PROMOTE, &s) == BELAY_OK)
-                log_info("engine.promote", "node=%s", m->name);
-            return;
-        }
-        if (peers_hello(h->peers, m->id) && m->priority < h->config.priority &&
-            h->look_ms > h->lead_ms + LEAD_REST_MS) {
-            log_info("engine.hand_over", "to=%s priority=%u", m->name, m->priority);
-            if (group_transfer(g, m->id, uv_now(h->loop)) == BELAY_OK)
-                return;
-        }
-    }
 }
 
 /* --- the loop --- */
@@ -342,9 +325,6 @@ static void on_timer(uv_timer_t *t)
     if (now >= h->look_ms) {
         h->look_ms = now + LOOK_MS;
         follow_members(h);
-        if (group_role(order_raft_group(h->order, 0)) != GROUP_LEADER)
-            h->lead_ms = now;
-        lead_well(h);
     }
     if (h->busy_ms && now >= h->busy_ms + HOST_SEAL_MS && order_raft_idle(h->order)) {
         order_raft_seal(h->order);
@@ -401,7 +381,7 @@ static const char *parse_peers(const char *text, struct group_conf *conf)
         if (!equals || (size_t)(equals - text) >= len || equals == text)
             return "a peer is NAME=HOST:PORT";
         size_t name = (size_t)(equals - text);
-        if (conf->n == GROUP_SERVERS_MAX || name >= HOST_NAME_MAX || len >= GROUP_ADDRESS_MAX)
+        if (conf->n == GROUP_SERVERS_MAX || name >= MEMBER_NAME_MAX || len >= GROUP_ADDRESS_MAX)
             return "too many peers, or one is too long";
         struct group_server *s = &conf->servers[conf->n++];
         snprintf(s->address, sizeof s->address, "%.*s@%.*s", (int)name, text,
@@ -418,8 +398,8 @@ static const char *parse_peers(const char *text, struct group_conf *conf)
 static bool find_self(struct host *h, const struct group_conf *conf)
 {
     for (size_t i = 0; i < conf->n; i++) {
-        struct host_member m;
-        split_address(conf->servers[i].address, &m);
+        struct member m;
+        member_parse(conf->servers[i].address, &m);
         if (h->config.node && strcmp(m.name, h->config.node) == 0) {
             h->id = conf->servers[i].id;
             return true;
@@ -580,8 +560,7 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
                                   .node = h->id,
                                   .run = order_raft_run(h->order),
                                   .incarnation = order_raft_incarnation(h->order),
-                                  .groups = h->groups,
-                                  .priority = config->priority};
+                                  .groups = h->groups};
     snprintf(pc.self.name, sizeof pc.self.name, "%s", config->node ? config->node : "n1");
     snprintf(pc.self.peer, sizeof pc.self.peer, "%s",
              config->peer_listen ? config->peer_listen : "");

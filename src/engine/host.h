@@ -9,7 +9,7 @@
 #define BELAY_ENGINE_HOST_H
 
 #include "base/err.h"
-#include "engine/group.h"
+#include "engine/member.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,7 +26,6 @@ enum {
     HOST_FAST_HEARTBEAT_MS = 20,
     HOST_SEAL_MS = 100,  /* after so much rest the end of the journal is sealed */
     HOST_STOP_MS = 2000, /* a node that stops tries so long to hand over what it leads */
-    HOST_NAME_MAX = 64,
     HOST_SHARDS_DEFAULT = 1,
 };
 
@@ -60,9 +59,10 @@ struct order_raft *host_order(struct host *h);
 /* For CLUSTER and /v1/cluster. */
 struct host_member {
     uint64_t id;
-    char name[HOST_NAME_MAX], peer[GROUP_ADDRESS_MAX], listen[GROUP_ADDRESS_MAX];
-    bool voter, up, self, leads;
-    uint8_t priority;
+    struct member member; /* its priority is the one in force */
+    char listen[GROUP_ADDRESS_MAX];
+    bool voter, up, self, leads; /* in group 0 */
+    bool ready;                  /* votes in all groups, and stays */
     uint64_t applied;
 };
 size_t host_members(struct host *h, struct host_member *ret, size_t max);
@@ -71,5 +71,7 @@ size_t host_members(struct host *h, struct host_member *ret, size_t max);
 BELAY_MUST_CHECK enum belay_err host_add(struct host *h, const char *name, const char *address,
                                          uint64_t *ret_id);
 BELAY_MUST_CHECK enum belay_err host_remove(struct host *h, const char *name);
+BELAY_MUST_CHECK enum belay_err host_set_priority(struct host *h, const char *name,
+                                                  uint8_t priority);
 BELAY_MUST_CHECK enum belay_err host_transfer(struct host *h, const char *name); /* "": any */
 #endif

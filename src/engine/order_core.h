@@ -1,5 +1,4 @@
-/* order_core.h - the fields behind order_raft.h, for order_raft.c, order_read.c, order_store.c.
- */
+/* order_core.h - the fields behind order_raft.h, for the files order_*.c. */
 #ifndef BELAY_ENGINE_ORDER_CORE_H
 #define BELAY_ENGINE_ORDER_CORE_H
 
@@ -23,6 +22,13 @@ struct pending {
     uint64_t give_up_ms;
     bool given_up;
     struct slice op; /* its bytes follow the struct */
+};
+
+/* What a node has said of itself, and when it was last heard of. */
+struct standing {
+    uint64_t run, heard_ms; /* run 0: nothing yet */
+    uint8_t priority;
+    bool retiring;
 };
 
 struct read {
@@ -63,8 +69,9 @@ struct replica {
     uint64_t next_number; /* as origin */
     uint64_t sent_ms;
     uint64_t sent_term, sent_leader;
-    bool leads;        /* ready, and the engine knows */
-    uint64_t heard_ms; /* state-machine time, as the last leader said */
+    bool leads;                       /* ready, and the engine knows */
+    uint64_t heard_ms;                /* state-machine time, as the last leader said */
+    uint64_t preferred, preferred_ms; /* leader: who should lead instead, and since when */
     struct buf proposal;
     struct buf early; /* forwarded to a leader that is not ready yet */
 
@@ -86,11 +93,16 @@ struct order_raft {
     bool fresh;                  /* nothing was in it */
     uint64_t incarnation;        /* of this directory: another one is another node */
     uint64_t known[ORIGINS_MAX]; /* by node: the directory it came with first, 0: not seen */
+    struct standing standings[ORIGINS_MAX]; /* by node */
+    struct group_conf members;              /* of the cluster: group 0's, committed */
     struct replica *replicas;
     uint64_t give_up_ms;             /* when to look for those who waited too long */
     uint64_t look_ms;                /* when run_look() last looked */
     uint64_t silent_ms[ORIGINS_MAX]; /* by node: for so long this leader has not heard it */
+    uint64_t steer_ms;               /* when to look after members and leaders */
     bool opened, settling, retired, snapshotting;
+    bool leaving;       /* this node is being removed from the cluster */
+    bool must_not_lead; /* leaving, retired or of priority 15 */
     struct arena arena; /* of one call */
 };
 
@@ -122,6 +134,13 @@ void read_settle(struct replica *r);
 void read_receive(struct replica *r, const struct wire *msg);
 void read_lost(struct replica *r); /* role or term changed: ask again */
 void read_done(struct replica *r);
+
+/* order_lead.c */
+void lead_tick(struct order_raft *o);
+void lead_soon(struct order_raft *o);   /* something has changed: look in a moment */
+void lead_follow(struct order_raft *o); /* takes over what group 0 says of the members */
+void lead_tell(struct order_raft *o, uint64_t to);
+void lead_hear(struct order_raft *o, const struct wire *msg);
 
 /* order_store.c */
 BELAY_MUST_CHECK enum belay_err

@@ -349,6 +349,7 @@ static void group_changed(void *ctx, uint16_t shard)
     if (!r->group)
         return;
     uint64_t leader = group_leader(r->group);
+    lead_soon(o);
     if (r->sent_term == group_term(r->group) && r->sent_leader == leader)
         return;
     r->sent_term = group_term(r->group);
@@ -487,11 +488,12 @@ void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame)
     struct replica *r = &o->replicas[msg.shard];
     if (node < ORIGINS_MAX)
         o->silent_ms[node] = 0;
+    lead_hear(o, &msg);
     if (msg.type == WIRE_FORWARD)
         forwarded(r, &msg);
-    else if (msg.type >= WIRE_PROBE)
+    else if (msg.type >= WIRE_PROBE && msg.type != WIRE_NODE)
         read_receive(r, &msg);
-    else if (msg.type != WIRE_SNAPSHOT || store_check(r, &msg))
+    else if (msg.type < WIRE_PROBE && (msg.type != WIRE_SNAPSHOT || store_check(r, &msg)))
         group_receive(r->group, &msg, order_now(o));
     hear_time(r, &msg);
     arena_done(&a);
@@ -499,6 +501,7 @@ void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame)
 
 void order_raft_peer_up(struct order_raft *o, uint64_t node)
 {
+    lead_tell(o, node);
     for (size_t i = 0; i < o->base.n_shards; i++) {
         struct replica *r = &o->replicas[i];
         if (group_leader(r->group) == node)
@@ -517,6 +520,7 @@ void order_raft_tick(struct order_raft *o)
         give_up(r);
     }
     run_look(o);
+    lead_tick(o);
     if (now >= o->give_up_ms) {
         o->give_up_ms = now + ORDER_RESEND_MS;
         engine_give_up(o->engine);
@@ -525,7 +529,7 @@ void order_raft_tick(struct order_raft *o)
 
 uint64_t order_raft_next_ms(const struct order_raft *o)
 {
-    uint64_t next = UINT64_MAX;
+    uint64_t next = o->steer_ms;
     for (size_t i = 0; i < o->base.n_shards; i++) {
         const struct replica *r = &o->replicas[i];
         uint64_t at = group_next_ms(r->group);
@@ -575,6 +579,8 @@ static const char *raft_not_ready(const struct order *base)
         if (group_leader(o->replicas[i].group) == o->config.node && !o->replicas[i].leads)
             return "the log of the last leader is not applied yet";
     }
+    if (o->leaving)
+        return "the node is being removed from its cluster";
     return o->retired ? "the node is stopping" : NULL;
 }
 
@@ -599,8 +605,7 @@ static void raft_open(struct order *base, struct engine *e)
                                       .election_ms = o->config.election_ms,
                                       .heartbeat_ms = o->config.heartbeat_ms,
                                       .seed = (unsigned)(o->config.seed + i * 7919),
-                                      .guards_off = o->config.guards_off,
-                                      .never_leads = o->config.priority == 15};
+                                      .guards_off = o->config.guards_off};
         r->group = group_open(&config, &r->loaded, order_now(o));
         group_durable(r->group, journal_durable(o->journal), order_now(o));
         group_changed(o, (uint16_t)i);
@@ -609,6 +614,8 @@ static void raft_open(struct order *base, struct engine *e)
     }
     o->look_ms = order_now(o);
     o->opened = true;
+    o->steer_ms = order_now(o) + ORDER_STEER_MS;
+    lead_follow(o);
     order_raft_settle(o);
 }
 
@@ -674,31 +681,6 @@ enum belay_err order_raft_open(const struct order_raft_config *config, struct or
     o->base.id_base = order_id_base(o->config.node, o->run);
     *ret_order = &o->base;
     return BELAY_OK;
-}
-
-/* --- operators --- */
-
-enum belay_err order_raft_change(struct order_raft *o, enum group_change what,
-                                 const struct group_server *server)
-{
-    return group_change(o->replicas[0].group, what, server, order_now(o));
-}
-
-bool order_raft_retire(struct order_raft *o)
-{
-    bool leads = false;
-    o->retired = true;
-    for (size_t i = 0; i < o->base.n_shards; i++) {
-        struct replica *r = &o->replicas[i];
-        if (group_role(r->group) != GROUP_LEADER || order_alone(r))
-            continue;
-        leads = true;
-        group_set_never_leads(r->group, true);
-        if (!group_transferring(r->group) && r->n_pending == 0 &&
-            group_transfer(r->group, 0, order_now(o)) != BELAY_OK)
-            leads = false; /* there is nobody to hand it to */
-    }
-    return !leads;
 }
 
 bool order_raft_idle(const struct order_raft *o)

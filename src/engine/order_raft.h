@@ -32,6 +32,9 @@ enum {
     ORDER_LOOK_MS = 500, /* how often that is looked at */
     ORDER_SNAPSHOT_BYTES = 32 << 20, /* of entries since the last snapshot */
     ORDER_TRAILING = 64,             /* entries kept behind a snapshot, for slow followers */
+    ORDER_STEER_MS = 1000,           /* how often leaders look after members */
+    ORDER_STEER_SOON_MS = 20,        /* after something has changed */
+    ORDER_REST_MS = 2500,            /* who should lead has been fit for so long */
     ORDER_FORWARD_BYTES = 256 << 10, /* of one FORWARD */
     ORDER_BATCH_BYTES = 512 << 10,   /* of ops in one entry; a larger op has one of its own */
 };
@@ -74,7 +77,7 @@ struct order_raft_config {
     unsigned trailing;                      /* 0: ORDER_TRAILING */
     uint64_t silence_ms;                    /* 0: ORDER_SILENCE_MS */
     unsigned guards_off, canaries;
-    uint8_t priority; /* 0..15; 15 never leads */
+    uint8_t priority; /* 0..15, 15 never leads; until order_raft_set_priority() */
     bool repair;
 };
 
@@ -115,8 +118,15 @@ void order_raft_forget_node(struct order_raft *o, uint64_t node); /* it is no me
 uint64_t order_raft_cluster(const struct order_raft *o);
 size_t order_raft_groups(const struct order_raft *o);
 uint64_t order_raft_run(const struct order_raft *o); /* how often its directory was started */
+/* The members of the cluster are those of group 0, which this node must lead (else
+ * BELAY_ERR_NOT_LEADER); the other groups follow by themselves. Who is removed leaves as soon
+ * as it has handed over what it leads. BELAY_ERR_UNAVAILABLE: not now, ask again. */
 BELAY_MUST_CHECK enum belay_err order_raft_change(struct order_raft *o, enum group_change what,
                                                   const struct group_server *server);
+BELAY_MUST_CHECK enum belay_err order_raft_set_priority(struct order_raft *o, uint64_t id,
+                                                        uint8_t priority);
+uint8_t order_raft_priority(const struct order_raft *o, uint64_t id);
+bool order_raft_is_settled(const struct order_raft *o, uint64_t id); /* it votes everywhere */
 bool order_raft_idle(const struct order_raft *o); /* nothing pending, nothing being written */
 void order_raft_seal(struct order_raft *o);       /* what is on disk now is complete */
 #endif

@@ -35,7 +35,6 @@ struct peer_hello {
     uint64_t groups;                                 /* in it: the same everywhere */
     char name[PEER_TEXT_MAX], listen[PEER_TEXT_MAX]; /* where its clients connect */
     char peer[PEER_TEXT_MAX];                        /* where its peers do */
-    uint8_t priority;
 };
 
 struct peers_config {

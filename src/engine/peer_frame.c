@@ -54,7 +54,6 @@ void peer_hello_encode(const struct peer_hello *h, struct buf *out)
     varint_put(out, h->run);
     varint_put(out, h->incarnation);
     varint_put(out, h->groups);
-    varint_put(out, h->priority);
     varint_put_bytes(out, slice_str(h->name));
     varint_put_bytes(out, slice_str(h->listen));
     varint_put_bytes(out, slice_str(h->peer));
@@ -83,10 +82,8 @@ enum belay_err peer_hello_decode(struct slice in, struct peer_hello *ret)
     h.run = reader_u64(&r);
     h.incarnation = reader_u64(&r);
     h.groups = reader_u64(&r);
-    uint64_t priority = reader_u64(&r);
-    if (r.bad || h.node == 0 || h.node >= PEER_NODES_MAX || priority > 15)
+    if (r.bad || h.node == 0 || h.node >= PEER_NODES_MAX)
         return BELAY_ERR_CORRUPT;
-    h.priority = (uint8_t)priority;
     if (!take_text(&r, h.name) || !take_text(&r, h.listen) || !take_text(&r, h.peer) ||
         r.left.len != 0)
         return BELAY_ERR_CORRUPT;

@@ -34,10 +34,11 @@ enum wire_type {
     WIRE_FORWARD,       /* seq: of the first op, data: ops for the leader to order */
     WIRE_READ,          /* seq: how far must I apply to read? */
     WIRE_READ_AT,       /* seq, index, commit: the leader's time */
+    WIRE_NODE,          /* of a node, not of a group: seq: its run, index: priority, flags */
     WIRE_TYPE_COUNT
 };
 
-enum wire_flag { WIRE_DISRUPT = 1, WIRE_PRE_VOTE = 2, WIRE_GRANTED = 4 };
+enum wire_flag { WIRE_DISRUPT = 1, WIRE_PRE_VOTE = 2, WIRE_GRANTED = 4, WIRE_RETIRING = 8 };
 
 struct wire_entry {
     uint64_t term;

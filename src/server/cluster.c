@@ -12,13 +12,16 @@ static void node_row(struct arena *a, struct reply *list, const struct host_memb
 {
     struct reply *row = reply_add(list, slice_of("", 0), reply_new(a, REPLY_MAP));
     const char *role = m->leads ? "leader" : m->voter ? "follower" : "learner";
-    reply_text(a, row, "name", slice_str(m->name));
+    if (m->member.leaving)
+        role = "leaving";
+    reply_text(a, row, "name", slice_str(m->member.name));
     reply_int(a, row, "id", (int64_t)m->id);
     reply_text(a, row, "role", slice_str(role));
-    reply_int(a, row, "priority", m->priority);
+    reply_int(a, row, "priority", m->member.priority);
     reply_bool(a, row, "up", m->up);
+    reply_bool(a, row, "ready", m->ready);
     reply_int(a, row, "applied", (int64_t)m->applied);
-    reply_text(a, row, "peer", slice_str(m->peer));
+    reply_text(a, row, "peer", slice_str(m->member.peer));
     reply_text(a, row, "listen", slice_str(m->listen));
 }
 
@@ -30,7 +33,7 @@ static void shard_row(struct server *s, struct reply *list, size_t shard,
     struct reply *row = reply_add(list, slice_of("", 0), reply_new(a, REPLY_MAP));
     const char *leader = NULL;
     for (size_t i = 0; i < n; i++)
-        leader = members[i].id == group_leader(g) ? members[i].name : leader;
+        leader = members[i].id == group_leader(g) ? members[i].member.name : leader;
     reply_int(a, row, "shard", (int64_t)shard);
     if (leader)
         reply_text(a, row, "leader", slice_str(leader));
@@ -51,8 +54,8 @@ static struct reply *status(struct server *s)
     const char *self = "";
     const char *leader = NULL;
     for (size_t i = 0; i < n; i++) {
-        self = members[i].self ? members[i].name : self;
-        leader = members[i].leads ? members[i].name : leader;
+        self = members[i].self ? members[i].member.name : self;
+        leader = members[i].leads ? members[i].member.name : leader;
     }
     reply_text(a, r, "node", slice_str(self));
     if (leader)
@@ -75,10 +78,10 @@ static struct reply *failed(struct server *s, enum belay_err err)
     struct arena *a = &s->request_arena;
     for (size_t i = 0; err == BELAY_ERR_NOT_LEADER && i < n; i++)
         if (members[i].leads)
-            return reply_error(a, err, "ask the leader, %s at %s", members[i].name,
+            return reply_error(a, err, "ask the leader, %s at %s", members[i].member.name,
                                members[i].listen);
     if (err == BELAY_ERR_IN_USE)
-        return reply_error(a, err, "the node leads, or too few would be left to vote");
+        return reply_error(a, err, "nobody would be left to vote");
     if (err == BELAY_ERR_UNAVAILABLE)
         return reply_error(a, err, "another change is under way, ask again");
     return reply_error(a, err, "%s", err_text(err));
@@ -99,6 +102,8 @@ static struct reply *change(struct server *s, const struct call *call)
         err = host_add(s->host, name, peer, &id);
     else if (call->command == command_get(CMD_CLUSTER_REMOVE))
         err = host_remove(s->host, name);
+    else if (call->command == command_get(CMD_CLUSTER_PRIORITY))
+        err = host_set_priority(s->host, name, (uint8_t)call->number);
     else
         err = host_transfer(s->host, name);
     if (err != BELAY_OK)

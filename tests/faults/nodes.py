@@ -102,9 +102,7 @@ class Nodes:
             for i, p in enumerate(self.processes):
                 if not p or p.poll() is not None:
                     continue
-                rows = self.fields(i)[b"shards"]
-                row = dict(zip(rows[shard][::2], rows[shard][1::2]))
-                if row[b"leader"] == self.name(i).encode():
+                if self.leaders(i)[shard] == self.name(i):
                     found.append(i)
                     return True
             return False
@@ -121,19 +119,25 @@ class Nodes:
         r.close()
         return dict(zip(answer[::2], answer[1::2]))
 
-    def join(self, name, leader):
+    def cluster(self, *words):
+        """CLUSTER ... at the leader of group 0, as often as it takes."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            r = self.resp(self.leader_of(0))
+            answer = r("CLUSTER", *words)
+            r.close()
+            if not isinstance(answer, Error):
+                return answer
+            again = "UNAVAILABLE" in str(answer) or "NOTLEADER" in str(answer)
+            if not again or time.monotonic() > end:
+                raise AssertionError(answer)
+            time.sleep(0.05)
+
+    def join(self, name):
         """A new node, added to the cluster; its index."""
         port, peer = free_ports(2)
         i = self.n
-        r = self.resp(leader)
-        end = time.monotonic() + WAIT_S
-        while True:
-            answer = r("CLUSTER", "ADD", name, "127.0.0.1:%d" % peer)
-            if not isinstance(answer, Error):
-                break
-            if "UNAVAILABLE" not in str(answer) or time.monotonic() > end:
-                raise AssertionError(answer)
-            time.sleep(0.05)
+        answer = self.cluster("ADD", name, "127.0.0.1:%d" % peer)
         self.n += 1
         self.ports.append(port)
         self.peer_ports.append(peer)
@@ -143,10 +147,19 @@ class Nodes:
         self.start(i)
         return i
 
+    def members(self, i):
+        """{node: {field: value}} as node i sees it."""
+        rows = [dict(zip(n[::2], n[1::2])) for n in self.fields(i)[b"nodes"]]
+        return {n[b"name"].decode(): {k.decode(): v for k, v in n.items()} for n in rows}
+
     def status(self, i):
         """{node: role} as node i sees it."""
-        rows = [dict(zip(n[::2], n[1::2])) for n in self.fields(i)[b"nodes"]]
-        return {n[b"name"].decode(): n[b"role"].decode() for n in rows}
+        return {name: m["role"].decode() for name, m in self.members(i).items()}
+
+    def leaders(self, i):
+        """Who leads the groups, as node i sees it; None: it does not know."""
+        rows = [dict(zip(s[::2], s[1::2])) for s in self.fields(i)[b"shards"]]
+        return [s[b"leader"].decode() if s[b"leader"] else None for s in rows]
 
     def until(self, what, seconds=WAIT_S):
         end = time.monotonic() + seconds

@@ -1,0 +1,351 @@
+/* order_lead.c - what nodes do by themselves, about once a second.
+ *
+ * Every node tells the others how it stands (WIRE_NODE). The leader of a group lets learners
+ * vote that have caught up, brings the members of its group in line with those of group 0, and
+ * hands over to the node that should lead it (steer.h decides all of it). Who is to be removed
+ * is marked as leaving in group 0 first: so it knows, hands over what it leads, and stays
+ * connected until no group needs it; group 0 lets it go last. */
+#include "base/check.h"
+#include "base/log.h"
+#include "engine/member.h"
+#include "engine/order_core.h"
+#include "engine/steer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { NEAR_ENTRIES = 16, NODES_MAX = 2 * GROUP_SERVERS_MAX };
+
+/* --- what is known of the nodes --- */
+
+static bool is_self(const struct order_raft *o, uint64_t id)
+{
+    return id == o->config.node;
+}
+
+static void member_of(const struct order_raft *o, uint64_t id, struct member *ret)
+{
+    struct group_conf members = o->members;
+    const struct group_server *s = group_conf_find(&members, id);
+    member_parse(s ? s->address : "", ret);
+}
+
+uint8_t order_raft_priority(const struct order_raft *o, uint64_t id)
+{
+    struct member m;
+    member_of(o, id, &m);
+    if (m.priority != MEMBER_PRIORITY_UNSET)
+        return m.priority;
+    if (is_self(o, id))
+        return o->config.priority;
+    return id < ORIGINS_MAX ? o->standings[id].priority : 0;
+}
+
+bool order_raft_is_settled(const struct order_raft *o, uint64_t id)
+{
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        struct group_conf conf;
+        group_conf(o->replicas[i].group, &conf);
+        const struct group_server *s = group_conf_find(&conf, id);
+        if (!s || !s->voter)
+            return false;
+    }
+    return true;
+}
+
+/* The node has a say in a group other than 0. */
+static bool is_still_in(const struct order_raft *o, uint64_t id)
+{
+    for (size_t i = 1; i < o->base.n_shards; i++) {
+        struct group_conf conf;
+        group_conf(o->replicas[i].group, &conf);
+        if (group_conf_find(&conf, id))
+            return true;
+    }
+    return false;
+}
+
+static bool is_up(const struct order_raft *o, uint64_t id)
+{
+    return is_self(o, id) || (id < ORIGINS_MAX && o->standings[id].heard_ms != 0 &&
+                              order_now(o) - o->standings[id].heard_ms < o->config.election_ms);
+}
+
+static bool is_near(const struct replica *r, uint64_t id)
+{
+    uint64_t match;
+    return is_self(r->o, id) || (group_match(r->group, id, &match) &&
+                                 match + NEAR_ENTRIES >= group_commit(r->group));
+}
+
+/* Nobody is asked to lead before it has said how it stands. */
+static bool is_going(const struct order_raft *o, uint64_t id, const struct member *m)
+{
+    if (is_self(o, id))
+        return m->leaving || o->retired;
+    return m->leaving || id >= ORIGINS_MAX || o->standings[id].run == 0 ||
+           o->standings[id].retiring;
+}
+
+static struct steer_node node_of(const struct replica *r, const struct group_server *s,
+                                 bool is_member)
+{
+    const struct order_raft *o = r->o;
+    struct group_conf members = o->members;
+    const struct group_server *want = group_conf_find(&members, s->id);
+    struct member m;
+    member_parse(want ? want->address : "", &m);
+    struct steer_node node = {.id = s->id,
+                              .priority = order_raft_priority(o, s->id),
+                              .member = is_member,
+                              .voter = is_member && s->voter,
+                              .wanted = want && !m.leaving,
+                              .wanted_voter = want && want->voter,
+                              .up = is_up(o, s->id),
+                              .near = is_near(r, s->id),
+                              .going = is_going(o, s->id, &m)};
+    if (r->shard == 0) {
+        node.wanted = !m.leaving || is_still_in(o, s->id);
+        node.wanted_voter = true;
+    }
+    return node;
+}
+
+static size_t survey(const struct replica *r, struct steer_node nodes[NODES_MAX])
+{
+    struct group_conf conf;
+    size_t n = 0;
+    group_conf(r->group, &conf);
+    for (size_t i = 0; i < conf.n; i++)
+        nodes[n++] = node_of(r, &conf.servers[i], true);
+    for (size_t i = 0; i < r->o->members.n && r->shard > 0; i++)
+        if (!group_conf_find(&conf, r->o->members.servers[i].id))
+            nodes[n++] = node_of(r, &r->o->members.servers[i], false);
+    BELAY_CHECK(n <= NODES_MAX);
+    return n;
+}
+
+/* --- what the leader of a group does --- */
+
+static void change_members(struct replica *r, const struct steer_node *nodes, size_t n)
+{
+    static const struct {
+        enum group_change what;
+        const char *word;
+    } steps[] = {[STEER_ADD] = {GROUP_ADD, "add"},
+                 [STEER_PROMOTE] = {GROUP_PROMOTE, "promote"},
+                 [STEER_REMOVE] = {GROUP_REMOVE, "remove"}};
+    struct order_raft *o = r->o;
+    uint64_t id;
+    enum steer_step step = steer_change(nodes, n, o->config.node, &id);
+    /* An old view of group 0 would bring back who was removed. */
+    bool known = o->members.n > 0 && group_leader(o->replicas[0].group) != 0;
+    if (step == STEER_NONE || !known)
+        return;
+    struct group_server server = {.id = id};
+    const struct group_server *s = group_conf_find(&o->members, id);
+    if (s)
+        server = *s;
+    if (group_change(r->group, steps[step].what, &server, order_now(o)) == BELAY_OK)
+        log_info("order.member", "shard=%u node=%" PRIu64 " step=%s", r->shard, id,
+                 steps[step].word);
+}
+
+static void hand_over(struct replica *r, const struct steer_node *nodes, size_t n)
+{
+    struct order_raft *o = r->o;
+    uint64_t now = order_now(o);
+    uint64_t to = steer_leader(nodes, n, r->shard);
+    if (to == 0 || is_self(o, to)) {
+        r->preferred = 0;
+        return;
+    }
+    if (to != r->preferred) {
+        r->preferred = to;
+        r->preferred_ms = now;
+    }
+    if (!o->must_not_lead && now - r->preferred_ms < ORDER_REST_MS)
+        return;
+    r->preferred = 0; /* whether it works or not, the next try has time */
+    if (group_transfer(r->group, to, now) == BELAY_OK)
+        log_info("order.hand_over", "shard=%u node=%" PRIu64, r->shard, to);
+}
+
+static void tend(struct replica *r)
+{
+    struct steer_node nodes[NODES_MAX];
+    if (!group_ready(r->group) || group_transferring(r->group)) {
+        r->preferred = 0;
+        return;
+    }
+    size_t n = survey(r, nodes);
+    change_members(r, nodes, n);
+    hand_over(r, nodes, n);
+}
+
+/* --- what every node does --- */
+
+void lead_tell(struct order_raft *o, uint64_t to)
+{
+    struct wire msg = {.type = WIRE_NODE,
+                       .from = o->config.node,
+                       .seq = o->run,
+                       .index = o->config.priority,
+                       .flags = o->retired ? WIRE_RETIRING : 0};
+    order_send(o, to, &msg);
+}
+
+static void tell_all(struct order_raft *o)
+{
+    for (size_t i = 0; i < o->members.n; i++)
+        if (!is_self(o, o->members.servers[i].id))
+            lead_tell(o, o->members.servers[i].id);
+}
+
+void lead_hear(struct order_raft *o, const struct wire *msg)
+{
+    if (msg->from >= ORIGINS_MAX)
+        return;
+    struct standing *s = &o->standings[msg->from];
+    s->heard_ms = order_now(o);
+    if (msg->type != WIRE_NODE || msg->seq < s->run || msg->index > MEMBER_PRIORITY_NEVER)
+        return;
+    s->run = msg->seq;
+    s->priority = (uint8_t)msg->index;
+    s->retiring = msg->flags & WIRE_RETIRING;
+}
+
+/* What group 0 says counts for all groups. */
+void lead_follow(struct order_raft *o)
+{
+    struct member self;
+    group_conf_committed(o->replicas[0].group, &o->members);
+    member_of(o, o->config.node, &self);
+    o->leaving = self.leaving;
+    o->must_not_lead = o->leaving || o->retired ||
+                       order_raft_priority(o, o->config.node) == MEMBER_PRIORITY_NEVER;
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        group_set_never_leads(o->replicas[i].group, o->must_not_lead);
+}
+
+void lead_soon(struct order_raft *o)
+{
+    uint64_t soon = order_now(o) + ORDER_STEER_SOON_MS;
+    if (soon < o->steer_ms)
+        o->steer_ms = soon;
+}
+
+void lead_tick(struct order_raft *o)
+{
+    uint64_t now = order_now(o);
+    if (now < o->steer_ms)
+        return;
+    o->steer_ms = now + ORDER_STEER_MS;
+    lead_follow(o);
+    tell_all(o);
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        tend(&o->replicas[i]);
+}
+
+/* --- operators --- */
+
+static bool others_stay(const struct group_conf *conf, uint64_t but)
+{
+    for (size_t i = 0; i < conf->n; i++) {
+        struct member m;
+        member_parse(conf->servers[i].address, &m);
+        if (conf->servers[i].id != but && conf->servers[i].voter && !m.leaving)
+            return true;
+    }
+    return false;
+}
+
+/* Changes what is written of a member. */
+static enum belay_err edit_member(struct order_raft *o, uint64_t id,
+                                  void (*edit)(struct member *m, uint8_t value), uint8_t value)
+{
+    struct group *g = o->replicas[0].group;
+    struct group_conf conf;
+    struct member m;
+    group_conf(g, &conf);
+    struct group_server *s = group_conf_find(&conf, id);
+    if (!s)
+        return BELAY_ERR_NOT_FOUND;
+    member_parse(s->address, &m);
+    edit(&m, value);
+    if (m.leaving && !others_stay(&conf, id))
+        return BELAY_ERR_IN_USE;
+    struct group_server changed = *s;
+    if (!member_format(&m, changed.address))
+        return BELAY_ERR_LIMIT;
+    if (strcmp(changed.address, s->address) == 0)
+        return BELAY_OK;
+    return group_change(g, GROUP_EDIT, &changed, order_now(o));
+}
+
+static void set_leaving(struct member *m, uint8_t value)
+{
+    (void)value;
+    m->leaving = true;
+}
+
+static void set_priority(struct member *m, uint8_t value)
+{
+    m->priority = value;
+}
+
+enum belay_err order_raft_change(struct order_raft *o, enum group_change what,
+                                 const struct group_server *server)
+{
+    enum belay_err err = what == GROUP_REMOVE
+                             ? edit_member(o, server->id, set_leaving, 0)
+                             : group_change(o->replicas[0].group, what, server, order_now(o));
+    lead_soon(o);
+    return err;
+}
+
+enum belay_err order_raft_set_priority(struct order_raft *o, uint64_t id, uint8_t priority)
+{
+    BELAY_CHECK(priority <= MEMBER_PRIORITY_NEVER);
+    enum belay_err err = edit_member(o, id, set_priority, priority);
+    lead_soon(o);
+    return err;
+}
+
+/* --- stopping --- */
+
+/* Somebody could lead it, now or in a moment. */
+static bool has_successor(const struct steer_node *nodes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (nodes[i].voter && nodes[i].up && !nodes[i].going &&
+            nodes[i].priority < MEMBER_PRIORITY_NEVER)
+            return true;
+    return false;
+}
+
+static bool retire_replica(struct replica *r)
+{
+    struct steer_node nodes[NODES_MAX];
+    if (group_role(r->group) != GROUP_LEADER || order_alone(r))
+        return true;
+    size_t n = survey(r, nodes);
+    if (!has_successor(nodes, n))
+        return true;
+    if (!group_transferring(r->group) && r->n_pending == 0)
+        hand_over(r, nodes, n);
+    return false;
+}
+
+bool order_raft_retire(struct order_raft *o)
+{
+    bool done = true;
+    if (!o->retired) {
+        o->retired = true;
+        lead_follow(o);
+        tell_all(o);
+    }
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        done = retire_replica(&o->replicas[i]) && done;
+    return done;
+}

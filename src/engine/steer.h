@@ -1,0 +1,33 @@
+/* steer.h - what the leader of a group should do next: who leads, who is in.
+ *
+ * Pure: what is known of the nodes goes in, one decision comes out. Group 0 is told by the
+ * operator who is in the cluster; every other group follows it one step at a time. */
+#ifndef BELAY_ENGINE_STEER_H
+#define BELAY_ENGINE_STEER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A node as the leader of one group sees it. */
+struct steer_node {
+    uint64_t id;
+    uint8_t priority;          /* 0 leads first, 15 never */
+    bool member, voter;        /* of this group */
+    bool wanted, wanted_voter; /* and as it should be */
+    bool up;                   /* heard of a moment ago */
+    bool near;                 /* its log is almost as long as the leader's */
+    bool going;                /* it is being stopped or removed: it must not lead */
+};
+
+/* Who should lead group `group`: of the voters that are up and near, those with the lowest
+ * priority number take the groups in turn, in the order of their ids. 0: nobody can. */
+uint64_t steer_leader(const struct steer_node *nodes, size_t n, size_t group);
+
+/* The next change of the members of a group that `self` leads. Who must go goes first, as soon
+ * as a majority of those who stay is up; who is new learns, and votes when it is near. A leader
+ * does not remove itself: it hands over first. */
+enum steer_step { STEER_NONE, STEER_ADD, STEER_PROMOTE, STEER_REMOVE };
+enum steer_step steer_change(const struct steer_node *nodes, size_t n, uint64_t self,
+                             uint64_t *ret_id);
+#endif
