@@ -8,7 +8,7 @@
 
 #include "base/slice.h"
 
-enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum log_level { LOG_NONE = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_set_level(enum log_level level); /* LOG_INFO at start */
 void log_write(enum log_level level, const char *event, const char *format, ...)

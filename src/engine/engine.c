@@ -225,20 +225,26 @@ void engine_encode(const struct engine *e, size_t shard, struct buf *out)
     machine_encode(e->shards[shard].machine, out);
 }
 
-enum belay_err engine_restore(struct engine *e, size_t shard, struct slice bytes)
+enum belay_err engine_decode(size_t n_shards, size_t shard, struct slice bytes,
+                             struct machine **ret_m)
 {
     struct machine *m;
     enum belay_err err = machine_decode(bytes, random_key(), &m);
     if (err != BELAY_OK)
         return err;
-    if (!machine_is_group(m, (unsigned)shard, (unsigned)e->order->n_shards)) {
+    if (!machine_is_group(m, (unsigned)shard, (unsigned)n_shards)) {
         machine_close(m);
         return BELAY_ERR_CORRUPT;
     }
+    *ret_m = m;
+    return BELAY_OK;
+}
+
+void engine_adopt(struct engine *e, size_t shard, struct machine *m)
+{
     machine_close(e->shards[shard].machine);
     e->shards[shard].machine = m;
     engine_lead(e, shard, 0);
-    return BELAY_OK;
 }
 
 uint64_t engine_hash(const struct engine *e, size_t shard)

@@ -12,6 +12,7 @@
 #include <stddef.h>
 
 struct engine;
+struct machine;
 struct order;
 
 struct order_ops {
@@ -71,8 +72,11 @@ void engine_disown(struct engine *e);
 
 /* The whole state of a shard, to store and to take over. */
 void engine_encode(const struct engine *e, size_t shard, struct buf *out);
-BELAY_MUST_CHECK enum belay_err engine_restore(struct engine *e, size_t shard,
-                                               struct slice bytes);
+/* Reads it, also before there is an engine. BELAY_ERR_CORRUPT: not a sound state of this shard.
+ */
+BELAY_MUST_CHECK enum belay_err engine_decode(size_t n_shards, size_t shard, struct slice bytes,
+                                              struct machine **ret_m);
+void engine_adopt(struct engine *e, size_t shard, struct machine *m); /* taken */
 uint64_t engine_hash(const struct engine *e, size_t shard); /* equal states, equal hashes */
 
 /* Nothing on disk, one node, one shard: applies at once. Never NULL. */

@@ -56,6 +56,8 @@ struct replica {
     struct group *group;
     struct group_snapshot snapshot; /* on disk; index 0: none */
     uint64_t snapshot_size;
+    struct machine *state; /* decoded from a snapshot, for the engine to adopt; NULL: none */
+    uint64_t state_index, state_term;
     char snapshot_name[DISK_NAME_MAX];
     char old_snapshot[DISK_NAME_MAX]; /* to be removed when the new one is in the journal */
     uint64_t log_bytes;               /* applied since the snapshot */
@@ -147,13 +149,17 @@ BELAY_MUST_CHECK enum belay_err
 store_identify(struct order_raft *o); /* whose directory is it? */
 BELAY_MUST_CHECK enum belay_err store_open(struct order_raft *o);
 void store_run(struct order_raft *o); /* o->run is durable, or the process ends */
-bool store_check(const struct replica *r, const struct wire *msg); /* a sound snapshot? */
+bool store_check(struct replica *r, const struct wire *msg); /* a sound snapshot? */
+/* The head of a snapshot; the state itself stays in *ret_state. For the fuzzer too. */
+bool store_decode(struct slice bytes, uint16_t shard, struct group_snapshot *ret_snap,
+                  struct origin ret_origins[ORIGINS_MAX], size_t *ret_n,
+                  struct slice *ret_state);
 uint64_t store_persist(void *ctx, const struct journal_record *rec);
 bool store_load(void *ctx, uint16_t shard, struct group_snapshot *ret, struct buf *data);
 uint64_t store_install(void *ctx, uint16_t shard, const struct group_snapshot *snap,
                        struct slice data);
 void store_restore(void *ctx, uint16_t shard);
-BELAY_MUST_CHECK enum belay_err store_restore_state(struct replica *r);
+void store_restore_state(struct replica *r);
 void store_settle(struct order_raft *o); /* snapshots that are due, segments that may go */
 void store_close(struct order_raft *o);
 void store_problem(const char *format, ...) __attribute__((format(printf, 1, 2)));

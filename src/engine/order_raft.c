@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/order_core.h"
+#include "machine/machine.h"
 #include "machine/varint.h"
 
 #include <assert.h>
@@ -596,8 +597,7 @@ static void raft_open(struct order *base, struct engine *e)
     o->engine = e;
     for (size_t i = 0; i < base->n_shards; i++) {
         struct replica *r = &o->replicas[i];
-        enum belay_err err = store_restore_state(r);
-        BELAY_CHECK(err == BELAY_OK); /* checked when it was read */
+        store_restore_state(r);
         struct group_config config = {.env = &group_env,
                                       .ctx = o,
                                       .shard = (uint16_t)i,
@@ -632,6 +632,7 @@ static void raft_close(struct order *base)
         read_done(r);
         group_close(r->group);
         entry_log_done(&r->loaded.log);
+        machine_close(r->state);
         buf_done(&r->proposal);
         buf_done(&r->early);
     }

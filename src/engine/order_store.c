@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/order_core.h"
+#include "machine/machine.h"
 #include "machine/varint.h"
 
 #include <errno.h>
@@ -66,6 +67,7 @@ static void file_end(struct buf *out)
 static bool file_open(struct slice in, const char magic[8], struct reader *ret)
 {
     char head[FILE_HEAD] = {0};
+    *ret = (struct reader){.bad = true};
     if (in.len < FILE_HEAD)
         return false;
     memcpy(head, magic, 8);
@@ -230,10 +232,9 @@ static void snapshot_encode(const struct replica *r, const struct group_snapshot
     buf_done(&conf);
 }
 
-/* Reads the head; the state itself stays in ret->left. */
-static bool snapshot_decode(struct slice bytes, uint16_t shard, struct group_snapshot *ret_snap,
-                            struct origin ret_origins[ORIGINS_MAX], size_t *ret_n,
-                            struct slice *ret_state)
+bool store_decode(struct slice bytes, uint16_t shard, struct group_snapshot *ret_snap,
+                  struct origin ret_origins[ORIGINS_MAX], size_t *ret_n,
+                  struct slice *ret_state)
 {
     struct reader in;
     if (!file_open(bytes, SNAPSHOT_MAGIC, &in))
@@ -257,14 +258,36 @@ static bool snapshot_decode(struct slice bytes, uint16_t shard, struct group_sna
     return !in.bad;
 }
 
-bool store_check(const struct replica *r, const struct wire *msg)
+/* The state is decoded once, and kept until the engine adopts it. */
+static enum belay_err decode_state(struct replica *r, const struct group_snapshot *snap,
+                                   struct slice bytes)
+{
+    if (r->state && r->state_index == snap->index && r->state_term == snap->term)
+        return BELAY_OK;
+    machine_close(r->state);
+    r->state = NULL;
+    r->state_index = snap->index;
+    r->state_term = snap->term;
+    return engine_decode(r->o->base.n_shards, r->shard, bytes, &r->state);
+}
+
+static void adopt_state(struct replica *r)
+{
+    engine_adopt(r->o->engine, r->shard, r->state);
+    r->state = NULL;
+}
+
+/* Nothing of it may be stored before all of it is known to be sound: a node that took in what
+ * it cannot use would never start again. */
+bool store_check(struct replica *r, const struct wire *msg)
 {
     struct group_snapshot snap;
     struct origin origins[ORIGINS_MAX];
     size_t n;
     struct slice state;
-    bool sound = snapshot_decode(msg->data, r->shard, &snap, origins, &n, &state) &&
-                 snap.index == msg->index && snap.term == msg->log_term;
+    bool sound = store_decode(msg->data, r->shard, &snap, origins, &n, &state) &&
+                 snap.index == msg->index && snap.term == msg->log_term &&
+                 decode_state(r, &snap, state) == BELAY_OK;
     if (!sound)
         log_error("order.snapshot_bad", "node=%" PRIu64 " shard=%u", msg->from, r->shard);
     return sound;
@@ -280,10 +303,10 @@ bool store_load(void *ctx, uint16_t shard, struct group_snapshot *ret, struct bu
     struct origin origins[ORIGINS_MAX];
     size_t n;
     struct slice state;
-    return snapshot_decode(buf_slice(data), shard, ret, origins, &n, &state);
+    return store_decode(buf_slice(data), shard, ret, origins, &n, &state);
 }
 
-static enum belay_err read_snapshot(struct replica *r, bool into_engine)
+static enum belay_err read_snapshot(struct replica *r)
 {
     struct disk *disk = r->o->config.disk;
     struct buf file = {0};
@@ -292,13 +315,12 @@ static enum belay_err read_snapshot(struct replica *r, bool into_engine)
     uint64_t index = r->snapshot.index;
     enum belay_err err = disk->ops->read(disk, r->snapshot_name, &file);
     if (err != BELAY_OK ||
-        !snapshot_decode(buf_slice(&file), r->shard, &snap, r->origins, &r->n_origins,
-                         &state) ||
+        !store_decode(buf_slice(&file), r->shard, &snap, r->origins, &r->n_origins, &state) ||
         snap.index != index) {
         store_problem("%s: missing or damaged", r->snapshot_name);
         err = BELAY_ERR_CORRUPT;
-    } else if (into_engine) {
-        err = engine_restore(r->o->engine, r->shard, state);
+    } else {
+        err = decode_state(r, &snap, state);
         if (err != BELAY_OK)
             store_problem("%s: not a sound state", r->snapshot_name);
     }
@@ -309,9 +331,10 @@ static enum belay_err read_snapshot(struct replica *r, bool into_engine)
     return err;
 }
 
-enum belay_err store_restore_state(struct replica *r)
+void store_restore_state(struct replica *r)
 {
-    return r->snapshot.index ? read_snapshot(r, true) : BELAY_OK;
+    if (r->snapshot.index)
+        adopt_state(r); /* read_snapshot() was at the start of it all */
 }
 
 /* --- records --- */
@@ -357,8 +380,9 @@ void store_restore(void *ctx, uint16_t shard)
 {
     struct order_raft *o = ctx;
     struct replica *r = &o->replicas[shard];
-    enum belay_err err = read_snapshot(r, true);
-    BELAY_CHECK(err == BELAY_OK);
+    enum belay_err err = read_snapshot(r);
+    BELAY_CHECK(err == BELAY_OK); /* store_check() has seen it */
+    adopt_state(r);
     r->log_bytes = 0;
     for (size_t i = 0; i < r->n_origins; i++) {
         if (r->origins[i].node != o->config.node || r->origins[i].run != o->run)
@@ -436,6 +460,10 @@ void store_settle(struct order_raft *o)
     struct replica *pin = NULL;
     for (size_t i = 0; i < o->base.n_shards; i++) {
         struct replica *r = &o->replicas[i];
+        if (r->state && !group_installing(r->group)) {
+            machine_close(r->state); /* it was not taken in */
+            r->state = NULL;
+        }
         uint64_t due = o->config.snapshot_bytes;
         if (r->snapshot_size > due)
             due = r->snapshot_size;
@@ -488,7 +516,7 @@ static enum belay_err check_replica(struct replica *r)
     struct entry_log *log = &r->loaded.log;
     uint64_t snap = r->snapshot.index;
     if (snap) {
-        enum belay_err err = read_snapshot(r, false);
+        enum belay_err err = read_snapshot(r);
         if (err != BELAY_OK)
             return err;
     }
