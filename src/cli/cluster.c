@@ -60,7 +60,10 @@ static int cluster_remove(struct cli *c)
 
 static int cluster_transfer(struct cli *c)
 {
-    int err = belay_call(c->belay, NULL, "CLUSTER", "TRANSFER", c->words[1], NULL);
+    char shard[32];
+    snprintf(shard, sizeof shard, "%" PRId64, cli_number(c, "shard", 0));
+    int err =
+        belay_call(c->belay, NULL, "CLUSTER", "TRANSFER", c->words[1], "SHARD", shard, NULL);
     return err ? cli_fail(c, err) : CLI_OK;
 }
 
@@ -95,15 +98,25 @@ static int cluster(struct cli *c)
                      c->words[0]);
 }
 
+static const struct cli_option cluster_options[] = {
+    {"shard", 0, CLI_NUMBER, "N", "transfer: this group instead of 0"},
+    {0},
+};
+
 const struct cli_command cli_cmd_cluster = {
     .name = "cluster",
     .args = "status | add NAME=HOST:PORT | remove NAME | transfer NAME | priority NAME N",
     .summary = "the nodes of a cluster: who leads, who is in",
-    .about = "A new node learns first and votes as soon as it has caught up. add, remove and\n"
-             "transfer go to the leader: status says which node that is.",
+    .about =
+        "A new node learns first and votes as soon as it has caught up; ready means that it\n"
+        "does so in every group. The others go to the leader of group 0 (a transfer: of its\n"
+        "group): status says which node that is. Of the nodes that are up, those with the\n"
+        "lowest priority number lead, in turn; 15 never leads.",
     .examples = "  belay cluster status\n"
                 "  belay cluster add n4=10.0.0.4:7200\n"
+                "  belay cluster priority n1 3\n"
                 "  belay cluster transfer n2",
+    .options = cluster_options,
     .min_words = 1,
     .max_words = 3,
     .run = cluster,

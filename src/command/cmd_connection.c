@@ -164,6 +164,7 @@ void cmd_cluster_remove(struct call *c)
 void cmd_cluster_transfer(struct call *c)
 {
     c->text = args_text(&c->args, P_NAME);
+    c->number = args_number(&c->args, P_SHARD, 0);
     call_act(c, ACTION_CLUSTER);
 }
 

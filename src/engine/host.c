@@ -304,14 +304,15 @@ enum belay_err host_set_priority(struct host *h, const char *name, uint8_t prior
     return order_raft_set_priority(h->order, m.id, priority);
 }
 
-enum belay_err host_transfer(struct host *h, const char *name)
+enum belay_err host_transfer(struct host *h, const char *name, size_t group)
 {
-    struct host_member m = {0};
-    if (*name && !find_member(h, name, &m))
+    struct host_member m;
+    if (group >= h->groups || !find_member(h, name, &m))
         return BELAY_ERR_NOT_FOUND;
-    if (m.self)
+    struct group *g = order_raft_group(h->order, group);
+    if (group_leader(g) == m.id)
         return BELAY_OK;
-    return group_transfer(order_raft_group(h->order, 0), m.id, uv_now(h->loop));
+    return group_transfer(g, m.id, uv_now(h->loop));
 }
 
 /* --- the loop --- */
@@ -485,7 +486,8 @@ static enum belay_err open_disk(struct host *h, struct order_raft_config *oc)
         return err;
     }
     oc->groups_fixed = c->shards != 0;
-    oc->groups = order_groups(c->shards ? c->shards : HOST_SHARDS_DEFAULT);
+    size_t usual = c->peers ? HOST_SHARDS_CLUSTER : 1;
+    oc->groups = order_groups(c->shards ? c->shards : usual);
     if (used || !c->join_id)
         return BELAY_OK;
     err = await_member(h);

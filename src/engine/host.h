@@ -24,9 +24,9 @@ enum {
     HOST_HEARTBEAT_MS = 80,
     HOST_FAST_ELECTION_MS = 100, /* --fast-failover: a local network and a quiet machine */
     HOST_FAST_HEARTBEAT_MS = 20,
-    HOST_SEAL_MS = 100,  /* after so much rest the end of the journal is sealed */
-    HOST_STOP_MS = 2000, /* a node that stops tries so long to hand over what it leads */
-    HOST_SHARDS_DEFAULT = 1,
+    HOST_SEAL_MS = 100,       /* after so much rest the end of the journal is sealed */
+    HOST_STOP_MS = 2000,      /* a node that stops tries so long to hand over what it leads */
+    HOST_SHARDS_CLUSTER = 16, /* of a new cluster; a node alone has one */
 };
 
 struct host_config {
@@ -73,5 +73,5 @@ BELAY_MUST_CHECK enum belay_err host_add(struct host *h, const char *name, const
 BELAY_MUST_CHECK enum belay_err host_remove(struct host *h, const char *name);
 BELAY_MUST_CHECK enum belay_err host_set_priority(struct host *h, const char *name,
                                                   uint8_t priority);
-BELAY_MUST_CHECK enum belay_err host_transfer(struct host *h, const char *name); /* "": any */
+BELAY_MUST_CHECK enum belay_err host_transfer(struct host *h, const char *name, size_t group);
 #endif

@@ -105,7 +105,7 @@ static struct reply *change(struct server *s, const struct call *call)
     else if (call->command == command_get(CMD_CLUSTER_PRIORITY))
         err = host_set_priority(s->host, name, (uint8_t)call->number);
     else
-        err = host_transfer(s->host, name);
+        err = host_transfer(s->host, name, call->number);
     if (err != BELAY_OK)
         return failed(s, err);
     struct reply *r = reply_new(a, REPLY_MAP);

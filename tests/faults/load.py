@@ -27,7 +27,11 @@ class Client(threading.Thread):
         return r
 
     def pair(self, r):
+        """Each lock has a namespace of its own, so that they are in several shards."""
         lock = "l%d" % self.rnd.randrange(self.locks)
+        if isinstance(r("USE", lock), Error):
+            self.failed += 1
+            return
         owner = "c%d-%d" % (self.no, len(self.history) + self.failed)
         asked = now_us()
         answer = r("ACQUIRE", lock, owner, "TTL", self.ttl, "WAIT", 5000)
@@ -63,6 +67,9 @@ def run_clients(n, seconds, faults, clients=8, ttl=2000):
     seed = random.randrange(1 << 30)
     print("# seed %d" % seed)
     all_clients = [Client(n, i, seed + i, ttl=ttl) for i in range(clients)]
+    for i in range(all_clients[0].locks):
+        n.until(lambda: not isinstance(n.resp(0)("NAMESPACE", "CREATE", "l%d" % i), Error)
+                or "EXISTS" in str(n.resp(0)("NAMESPACE", "CREATE", "l%d" % i)))
     for c in all_clients:
         c.start()
     end = time.monotonic() + seconds
