@@ -132,6 +132,31 @@ static void pairs(const char *title, uint64_t names, enum lock_mode mode)
     free(text);
 }
 
+/* The same with a request id each: answers are kept, and the oldest of them go. */
+static void pairs_with_ids(void)
+{
+    struct bench b;
+    uint64_t n = 2 * MILLION / scale;
+    char id[NAME_BYTES + 1];
+    bench_open(&b);
+    double before = rss_bytes(), start = seconds();
+    for (uint64_t i = 0; i < n; i++) {
+        name_of(2 * i, id);
+        struct op op = acquire_op(SLICE("the one"), SLICE("worker-1"));
+        op.request = slice_of(id, NAME_BYTES);
+        b.now_ms += i % 1000 == 0;
+        op = release_op(op.name, apply(&b, &op)->fence);
+        name_of(2 * i + 1, id);
+        op.request = slice_of(id, NAME_BYTES);
+        apply(&b, &op);
+    }
+    print("acquire+release, request ids", (double)(2 * n) / (seconds() - start), "ops/s");
+    struct machine_counts counts;
+    machine_counts(b.m, &counts);
+    print("memory of an answer", (rss_bytes() - before) / (double)counts.receipts, "bytes RSS");
+    bench_done(&b);
+}
+
 /* One lock, 64 waiters: each release hands over to the next, who goes to the end of the line.
  */
 static void hand_off(void)
@@ -286,6 +311,7 @@ int main(int argc, char **argv)
     pairs("acquire+release, 1,000 names", 1000, MODE_EXCLUSIVE);
     pairs("acquire+release, 100,000 names", 100000, MODE_EXCLUSIVE);
     pairs("acquire+release shared, 1,000", 1000, MODE_SHARED);
+    pairs_with_ids();
     hand_off();
     sessions();
     return 0;

@@ -59,6 +59,18 @@ mutant "a new reader does not disturb who waits for quiet" $m/lock.c 's/w->quiet
 mutant "an upgrade stands last" $m/line.c 's/list_push_front\(&l->more->waits, &w->in_lock\);/list_push_back(&l->more->waits, &w->in_lock);/'
 mutant "a deadlock is not looked for" $m/deadlock.c 's/who_same\(holder, w->origin\) \|\| //'
 mutant "a lost hold leaves its upgrade waiting" $m/lock.c 's/if \(upgrade\)\s*wait_end/if (false)\n        wait_end/'
+mutant "a request that is sent again is carried out again" $m/machine.c 's/if \(r\) \{\s*receipt_repeat/if (r \&\& (receipt_forget(m, r), false)) {\n        receipt_repeat/'
+mutant "another request under the id gets the answer" $m/receipt.c 's/r->content != m->receipts\.asked/false/'
+mutant "an answer is kept a millisecond too long" $m/receipt.c 's/r->at_ms \+ RECEIPT_MS <= m->now_ms/r->at_ms + RECEIPT_MS < m->now_ms/'
+mutant "a late cancel frees what was asked for again" $m/receipt.c 's/h->asker = op->asker;\s*struct event \*ev = hold_tell/struct event *ev = hold_tell/'
+mutant "a grant that was cancelled is told again" $m/request.c 's/receipt_cancel\(m, op\);//'
+mutant "a renewal is told again with the time it had then" $m/receipt.c 's/was\.expires_in_ms -= [^;]*;/;/'
+mutant "who comes back waits anew" $m/request.c 's/w->receipt->at_ms \+ op->wait_ms/m->now_ms + op->wait_ms/'
+mutant "who does not come back has timed out" $m/line.c 's/if \(w->orphan\)\s*wait_end/if (false)\n        wait_end/'
+mutant "the end of a wait is not remembered" $m/line.c 's/if \(reason != REASON_CANCEL\)\s*receipt_settle\(m, &w->receipt, ev\);//'
+mutant "a replaced request is not answered for good" $m/request.c 's/receipt_settle\(m, &w->receipt, ev\);\s*wait_ask/if (w->receipt)\n        receipt_forget(m, w->receipt);\n    w->receipt = NULL;\n    wait_ask/'
+mutant "that a node is gone is lost in the snapshot" $m/snapshot.c 's/\*ret_orphan = loader_bounded\(ld, 1\);/(void)loader_bounded(ld, 1);/'
+mutant "the youngest receipt goes first" $m/receipt.c 's/receipt_forget\(m, oldest\(m\)\);/receipt_forget(m, r);/'
 
 # transactions: tests/unit/test_txn*.c and model_txn
 units=test_txn model=model_txn

@@ -284,6 +284,7 @@ static void prepare_cancel(struct engine *e, const struct ask *ask, const struct
                         .account = op->account,
                         .ns = op->ns,
                         .name = op->name,
+                        .request = op->request,
                         .more = op->more};
     if (op->kind == OP_TXN)
         cancel.session = op->session;
@@ -410,6 +411,7 @@ void engine_counts(const struct engine *e, struct machine_counts *ret)
         ret->namespaces += i == 0 ? one.namespaces : 0;
         ret->variables += one.variables;
         ret->transactions += one.transactions;
+        ret->receipts += one.receipts;
     }
 }
 

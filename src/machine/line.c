@@ -137,6 +137,11 @@ void wait_ask(struct machine *m, struct wait *w, const struct op *op)
     w->grace_ms = (uint32_t)op->grace_ms;
     w->delay_ms = (uint32_t)op->delay_ms;
     w->deadline_ms = m->now_ms + op->wait_ms;
+    w->orphan = false;
+    if (op->request.len) {
+        w->receipt = receipt_open(m, op);
+        w->receipt->wait = w;
+    }
     wait_set_body(w, op);
     wait_arm(m, w);
 }
@@ -208,6 +213,8 @@ static void unlink_and_free(struct machine *m, struct wait *w)
         free(w->waiter);
     }
     lock_changed(m, l);
+    if (w->receipt)
+        receipt_forget(m, w->receipt);
     free(w->body);
     free(w);
 }
@@ -231,14 +238,35 @@ void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reas
     ev->asker = w->asker;
     ev->reason = reason;
     ev->waited_ms = m->now_ms - w->since_ms;
+    if (reason != REASON_CANCEL)
+        receipt_settle(m, &w->receipt, ev);
     unlink_and_free(m, w);
     lock_touch(m, l);
+}
+
+/* Its time is over; that of an orphan was the time to come back. */
+static void time_out(struct machine *m, struct wait *w, struct effects *fx)
+{
+    if (w->orphan)
+        wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
+    else
+        wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
+}
+
+void wait_orphan(struct machine *m, struct wait *w)
+{
+    uint64_t until = m->now_ms + RECEIPT_RETURN_MS;
+    if (w->orphan || w->deadline_ms <= until)
+        return;
+    w->orphan = true;
+    w->deadline_ms = until;
+    wait_arm(m, w);
 }
 
 void wait_expire(struct machine *m, struct wait *w, struct effects *fx)
 {
     if (w->deadline_ms <= m->now_ms) {
-        wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
+        time_out(m, w, fx);
         return;
     }
     wait_arm(m, w); /* it may have been quiet for long enough */
@@ -265,6 +293,7 @@ static void grant_upgrade(struct machine *m, struct wait *w, struct effects *fx)
     struct event *ev = hold_granted(m, h, fx);
     ev->ticket = w->end.seq;
     ev->waited_ms = m->now_ms - w->since_ms;
+    receipt_settle(m, &w->receipt, ev);
     unlink_and_free(m, w);
 }
 
@@ -277,12 +306,15 @@ static void grant_wait(struct machine *m, struct wait *w, struct effects *fx)
                       w->grace_ms,   w->delay_ms, w->weight};
     uint64_t ticket = w->end.seq;
     uint64_t waited_ms = m->now_ms - w->since_ms;
+    struct receipt *receipt = w->receipt;
+    w->receipt = NULL;
     struct hold *h = hold_add(m, l, &g, ++m->counter);
     end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
     unlink_and_free(m, w);
     struct event *ev = hold_granted(m, h, fx);
     ev->ticket = ticket;
     ev->waited_ms = waited_ms;
+    receipt_settle(m, &receipt, ev);
 }
 
 /* What line_serve() does next. */
@@ -301,7 +333,6 @@ static enum service judge(const struct machine *m, const struct wait *w, bool on
     return is_soft ? SERVE_PASS : SERVE_STOP;
 }
 
-/* Over, and its own turn to be worked off has not come yet. */
 static bool is_dead(const struct wait *w, uint64_t now_ms)
 {
     return session_over(w->session, now_ms) || w->deadline_ms <= now_ms;
@@ -312,7 +343,13 @@ static void remove_dead(struct machine *m, struct wait *w, struct effects *fx)
     if (session_over(w->session, m->now_ms))
         wait_end(m, w, EVENT_LEFT, REASON_SESSION, fx);
     else
-        wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
+        time_out(m, w, fx);
+}
+
+void wait_end_if_dead(struct machine *m, struct wait *w, struct effects *fx)
+{
+    if (is_dead(w, m->now_ms))
+        remove_dead(m, w, fx);
 }
 
 void line_serve(struct machine *m, struct lock *l, struct effects *fx)

@@ -211,11 +211,9 @@ static struct event *hold_news(struct machine *m, const struct hold *h, enum eve
     return ev;
 }
 
-struct event *hold_granted(struct machine *m, const struct hold *h, struct effects *fx)
+struct event *hold_tell_grant(struct machine *m, const struct hold *h, struct effects *fx)
 {
-    struct lock *l = h->lock;
-    if (h->weight == SHARED_WEIGHT && l->capacity == CAPACITY_RW)
-        disturb(m, l);
+    const struct lock *l = h->lock;
     struct event *ev = hold_news(m, h, EVENT_GRANTED, fx);
     ev->asker = h->asker;
     ev->count = ev->mode == MODE_SEMAPHORE ? h->weight : 0;
@@ -224,6 +222,13 @@ struct event *hold_granted(struct machine *m, const struct hold *h, struct effec
     if (l->more && l->more->body_len)
         ev->text = arena_copy(&fx->arena, slice_of(l->more->body, l->more->body_len));
     return ev;
+}
+
+struct event *hold_granted(struct machine *m, const struct hold *h, struct effects *fx)
+{
+    if (h->weight == SHARED_WEIGHT && h->lock->capacity == CAPACITY_RW)
+        disturb(m, h->lock);
+    return hold_tell_grant(m, h, fx);
 }
 
 /* By its ttl, by an operator, or because its session ended other than by SESSION CLOSE. */

@@ -19,6 +19,7 @@ struct machine *machine_new(struct hash_key key)
     m->key = key;
     list_init(&m->session_list);
     list_init(&m->doomed);
+    receipts_init(&m->receipts);
     return m;
 }
 
@@ -34,6 +35,7 @@ static void free_wait(struct wait *w)
     list_remove(&w->in_waiter);
     if (list_empty(&w->waiter->waits))
         free(w->waiter);
+    free(w->receipt);
     free(w->body);
     free(w);
 }
@@ -86,6 +88,7 @@ void machine_close(struct machine *m)
     heap_done(&m->ready);
     txn_scratch_free(m->scratch);
     mail_free(m);
+    receipts_done(m);
     free(m->touched);
     free(m);
 }
@@ -157,6 +160,19 @@ static step_fn *const steps[] = {
 };
 static_assert(sizeof steps / sizeof *steps == OP_CHECK, "a new kind of write is handled here");
 
+/* A request with an id: carried out when it comes for the first time. */
+static void step_once(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct receipt *r = receipt_find(m, op, fx);
+    if (r) {
+        receipt_repeat(m, r, op, fx);
+        return;
+    }
+    size_t first = fx->n;
+    steps[op->kind](m, op, fx);
+    receipt_note(m, op, fx, first);
+}
+
 void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
 {
     BELAY_CHECK(op->index == m->applied + 1 && !op_is_read(op->kind));
@@ -169,7 +185,12 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     lock_serve_touched(m, fx);
     (void)namespace_reap(m, budget, fx);
     parked_serve(m, fx);
-    steps[op->kind](m, op, fx);
+    if (m->receipts.n_answered)
+        receipt_drop_old(m);
+    if (op->request.len && op->kind != OP_CANCEL)
+        step_once(m, op, fx);
+    else
+        steps[op->kind](m, op, fx);
     lock_serve_touched(m, fx);
     parked_serve(m, fx);
     m->applied = op->index;
@@ -205,5 +226,6 @@ void machine_counts(const struct machine *m, struct machine_counts *ret)
                                    .sessions = m->sessions.count,
                                    .namespaces = m->n_spaces,
                                    .variables = m->n_records,
-                                   .transactions = m->n_parked};
+                                   .transactions = m->n_parked,
+                                   .receipts = m->receipts.n_answered};
 }

@@ -60,6 +60,7 @@ uint64_t machine_due(const struct machine *m);
 struct machine_counts {
     uint64_t locks, held, waiting, sessions, namespaces;
     uint64_t variables, transactions; /* records; transactions that wait */
+    uint64_t receipts;                /* answers to requests with an id */
 };
 void machine_counts(const struct machine *m, struct machine_counts *ret);
 

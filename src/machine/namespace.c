@@ -5,11 +5,6 @@
 
 #include <stdlib.h>
 
-static struct slice or_default(struct slice name)
-{
-    return name.len ? name : SLICE("default");
-}
-
 struct account *account_find(const struct machine *m, struct slice name)
 {
     name = or_default(name);

@@ -156,7 +156,8 @@ enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
     X(session, LIMIT_SESSION_BYTES, "session id is over 64 bytes")                             \
     X(body, LIMIT_BODY_BYTES, "body is over 65536 bytes")                                      \
     X(text, LIMIT_DESCRIPTION_BYTES, "text is over 1024 bytes")                                \
-    X(program, LIMIT_PROGRAM_BYTES, "transaction is over 1048576 bytes")
+    X(program, LIMIT_PROGRAM_BYTES, "transaction is over 1048576 bytes")                       \
+    X(request, LIMIT_REQUEST_BYTES, "request id is over 64 bytes")
 
 static const char *check_numbers(const struct op *op)
 {
@@ -295,6 +296,46 @@ static const char *check_combination(const struct op *op)
     return NULL;
 }
 
+/* What changes something has an id; what may be repeated without harm needs none. */
+static const char *check_request(const struct op *op)
+{
+    switch (op->kind) {
+    case OP_ACQUIRE:
+    case OP_RELEASE:
+    case OP_RENEW:
+    case OP_CONVERT:
+    case OP_BODY:
+    case OP_BREAK:
+    case OP_SESSION_OPEN:
+    case OP_SESSION_CLOSE:
+    case OP_NAMESPACE_CREATE:
+    case OP_NAMESPACE_UPDATE:
+    case OP_NAMESPACE_DELETE:
+    case OP_TXN:
+    case OP_CANCEL: /* of the request that is called off */
+        return op->more.n ? "several names in one request have no id" : NULL;
+    case OP_TICK:
+    case OP_SESSION_ATTACH:
+    case OP_SESSION_DETACH:
+    case OP_SESSION_KEEPALIVE:
+    case OP_SESSION_ENROL:
+    case OP_MAIL:
+    case OP_TAKEN:
+    case OP_CHECK:
+    case OP_SHOW:
+    case OP_LIST:
+    case OP_SESSION_SHOW:
+    case OP_SESSION_LIST:
+    case OP_NAMESPACE_SHOW:
+    case OP_NAMESPACE_LIST:
+    case OP_TABLE_LIST:
+    case OP_TABLE_SHOW:
+    case OP_KIND_COUNT:
+        break;
+    }
+    return "only what changes something has a request id";
+}
+
 enum belay_err op_validate(const struct op *op, const char **ret_what)
 {
     const char *what = check_numbers(op);
@@ -309,6 +350,8 @@ enum belay_err op_validate(const struct op *op, const char **ret_what)
         return mail_check(op->program, ret_what);
     if (!what && op->program.len && op->kind != OP_TXN)
         what = "only a transaction has statements";
+    if (!what && op->request.len)
+        what = check_request(op);
     if (!what && op->program.len)
         return program_check(op->program, ret_what);
     if (!what)

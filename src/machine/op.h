@@ -23,6 +23,7 @@ enum {
     LIMIT_ACCOUNT_BYTES = 128,
     LIMIT_DESCRIPTION_BYTES = 1024,
     LIMIT_SESSION_BYTES = 64,
+    LIMIT_REQUEST_BYTES = 64, /* a request's id */
     LIMIT_PERMITS = 1000000,
     LIMIT_NAMES_PER_OP = 64,
     LIMIT_BATCH_SESSIONS = 4096,
@@ -56,8 +57,10 @@ enum {
     LIMIT_TXN_DATA_BYTES = 8 * 1024 * 1024,     /* what one transaction may select */
     LIMIT_TXN_WAITING = 10000,                  /* of one namespace */
     LIMIT_TXN_WAITING_BYTES = 64 * 1024 * 1024, /* of one namespace: their programs */
-    LIMIT_GROUPS = 65,       /* the first knows the namespaces, the others are shards */
-    LIMIT_LETTERS = 1000000, /* from one group to another, not taken yet */
+    LIMIT_GROUPS = 65,        /* the first knows the namespaces, the others are shards */
+    LIMIT_LETTERS = 1000000,  /* from one group to another, not taken yet */
+    LIMIT_RECEIPTS = 1 << 19, /* requests with an id whose answers are kept, of one machine */
+    LIMIT_RECEIPT_BYTES = 64 * 1024 * 1024, /* and the bytes of them */
     TTL_DEFAULT_MS = 30000,
     SESSION_TTL_DEFAULT_MS = 60000,
 };
@@ -146,7 +149,8 @@ enum op_flag {
     X(names, more)    /* ACQUIRE without waiting, RELEASE, RENEW: more names, all or none;     \
                          KEEPALIVE: session ids */                                             \
     X(bytes, program) /* TXN: machine/program.h; empty: a ping of the session; MAIL: letters   \
-                       */
+                       */                                                                      \
+    X(bytes, request) /* its id: sent again, it is the same request (receipt.h) */
 
 struct names {
     const struct slice *items;
@@ -164,7 +168,7 @@ struct op {
 #undef X
 };
 
-enum { OP_VERSION = 2 }; /* 1: without program; still read */
+enum { OP_VERSION = 3 }; /* 1: without program, 2: without request; still read */
 
 /* An asker's number: node, run of that node, and what only that run knows. The top bit is set
  * when it does not stay to wait: its place in a line outlives the node's run. */

@@ -187,14 +187,34 @@ static struct event *queued(const struct machine *m, const struct wait *w, const
     return ev;
 }
 
-static void take_over(struct machine *m, struct wait *w, const struct op *op,
-                      struct effects *fx)
+static struct event *tell_replaced(const struct machine *m, const struct wait *w,
+                                   struct effects *fx)
 {
     struct event *ev = wait_news(m, w, EVENT_REFUSED, fx);
     ev->asker = w->asker;
     ev->news = false; /* the line has not changed */
     ev->reason = REASON_REPLACED;
+    return ev;
+}
+
+static void take_over(struct machine *m, struct wait *w, const struct op *op,
+                      struct effects *fx)
+{
+    const struct event *ev = tell_replaced(m, w, fx);
+    receipt_settle(m, &w->receipt, ev);
     wait_ask(m, w, op);
+    queued(m, w, op, fx)->news = false;
+}
+
+void request_return(struct machine *m, struct wait *w, const struct op *op, struct effects *fx)
+{
+    tell_replaced(m, w, fx);
+    w->asker = op->asker;
+    if (w->orphan) {
+        w->orphan = false;
+        w->deadline_ms = w->receipt->at_ms + op->wait_ms;
+        wait_arm(m, w);
+    }
     queued(m, w, op, fx)->news = false;
 }
 
@@ -244,8 +264,8 @@ static void bury_dead_wait(struct machine *m, const struct lock *l, struct who w
     if (!l->more || l->more->n_waits == 0)
         return;
     struct wait *w = wait_of(m, l, who);
-    if (w && w->deadline_ms <= m->now_ms)
-        wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
+    if (w)
+        wait_end_if_dead(m, w, fx);
 }
 
 static void acquire_one(struct machine *m, struct space *s, const struct op *op,
@@ -578,6 +598,7 @@ static void cancel_in(struct machine *m, struct lock *l, const struct op *op,
         struct hold *h = list_item(it, struct hold, in_lock);
         if (h->asker == op->target) {
             hold_end(m, h, EVENT_RELEASED, REASON_CANCEL, fx);
+            receipt_cancel(m, op);
             return;
         }
     }
@@ -605,6 +626,25 @@ static bool of_dead_run(uint64_t id, uint64_t live)
            id >> OP_RUN_SHIFT != live >> OP_RUN_SHIFT;
 }
 
+/* Called off, or it may come back if it has a request id. */
+static void cancel_wait(struct machine *m, struct wait *w, struct effects *fx)
+{
+    if (w->receipt) {
+        wait_orphan(m, w);
+        return;
+    }
+    w->asker = 0; /* nobody is answered: a node that lives tells its own clients why */
+    wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
+}
+
+static void cancel_parked(struct machine *m, struct parked *p)
+{
+    if (p->receipt)
+        parked_orphan(m, p);
+    else
+        parked_remove(m, p);
+}
+
 /* A node's earlier runs are over: whoever waited there is gone, and so are the connections that
  * sessions were attached to. What they hold stays, for the answer may have reached them, and a
  * session lives for the rest of its TTL: its client may attach it elsewhere. By ticket, for the
@@ -624,13 +664,10 @@ static void cancel_runs(struct machine *m, uint64_t live, struct effects *fx)
     }
     qsort(gone, n, sizeof(struct heap_node *), by_ticket);
     for (size_t i = 0; i < n; i++) {
-        if (gone[i]->tag == END_PARKED) {
-            parked_remove(m, heap_item(gone[i], struct parked, end));
-            continue;
-        }
-        struct wait *w = heap_item(gone[i], struct wait, end);
-        w->asker = 0; /* nobody is answered: a node that lives tells its own clients why */
-        wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
+        if (gone[i]->tag == END_WAIT)
+            cancel_wait(m, heap_item(gone[i], struct wait, end), fx);
+        else
+            cancel_parked(m, heap_item(gone[i], struct parked, end));
     }
     free(gone);
 }

@@ -1,7 +1,7 @@
 /* snapshot.c - the whole state as bytes and back, its hash, and the walk that checks it.
  *
  *   "BELAYSNP" version | applied now counter | mail | sessions | accounts, namespaces, locks,
- *   tables, parked | crc32c
+ *   tables, parked | answered receipts | crc32c
  *
  * Equal states give equal bytes: everything is written in an order that is part of the state
  * (names, numbers, places in line), nothing in the order of a table. Reading trusts nothing. */
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 enum {
-    SNAPSHOT_VERSION = 3 /* 1: no variables, 2: no other groups; still read */,
+    SNAPSHOT_VERSION = 4, /* 1: no variables, 2: no other groups, 3: no receipts; still read */
     SNAPSHOT_MAGIC_BYTES = 8,
     SNAPSHOT_CRC_BYTES = 4
 };
@@ -30,6 +30,26 @@ void snapshot_put_end(struct buf *out, const struct heap_node *end) /* 0: none; 
 void snapshot_put_session_ref(struct buf *out, const struct session *s)
 {
     varint_put(out, s ? s->end.seq : 0);
+}
+
+/* The receipt of what waits; its account is that of the namespace. */
+void snapshot_put_open(struct buf *out, const struct receipt *r, bool orphan)
+{
+    varint_put_bytes(out, r ? receipt_id(r) : slice_of("", 0));
+    if (!r)
+        return;
+    varint_put(out, r->content);
+    varint_put(out, r->at_ms);
+    varint_put(out, orphan);
+}
+
+static void put_receipt(struct buf *out, const struct receipt *r)
+{
+    varint_put_bytes(out, receipt_account(r));
+    varint_put_bytes(out, receipt_id(r));
+    varint_put(out, r->content);
+    varint_put(out, r->at_ms);
+    varint_put_bytes(out, receipt_answer(r));
 }
 
 static void put_session(struct buf *out, const struct session *s)
@@ -79,6 +99,7 @@ static void put_wait(struct buf *out, const struct wait *w)
     varint_put(out, w->policy);
     varint_put(out, w->brings_body);
     varint_put_bytes(out, slice_of(w->body, w->body_len));
+    snapshot_put_open(out, w->receipt, w->orphan);
 }
 
 static void put_lock(struct buf *out, const struct lock *l)
@@ -143,6 +164,9 @@ void machine_encode(const struct machine *m, struct buf *out)
                 put_space(out, s);
         }
     }
+    varint_put(out, m->receipts.n_answered);
+    list_each (it, &m->receipts.answered)
+        put_receipt(out, list_item(it, const struct receipt, in_answered));
     if (out->oom)
         return;
     uint32_t crc = crc32c(0, out->mem + out->start + start, buf_len(out) - start);
@@ -204,6 +228,49 @@ struct slice loader_bytes(struct loader *ld, size_t min, size_t max)
 uint64_t loader_time(struct loader *ld)
 {
     return loader_bounded(ld, UINT64_MAX / 2);
+}
+
+struct receipt *loader_open(struct loader *ld, const struct space *s, bool *ret_orphan)
+{
+    *ret_orphan = false;
+    if (ld->version < 4)
+        return NULL;
+    struct receipt_key key = {slice_of(s->account->name, s->account->name_len),
+                              loader_bytes(ld, 0, LIMIT_REQUEST_BYTES)};
+    if (key.id.len == 0)
+        return NULL;
+    uint64_t content = reader_u64(&ld->r);
+    uint64_t at_ms = loader_time(ld);
+    *ret_orphan = loader_bounded(ld, 1);
+    if (!loader_ok(ld, at_ms <= ld->m->now_ms && !receipt_with(ld->m, key)))
+        return NULL;
+    struct receipt *r = receipt_add(ld->m, key, slice_of("", 0));
+    r->content = content;
+    r->at_ms = at_ms;
+    return r;
+}
+
+static void read_receipt(struct loader *ld)
+{
+    struct receipt_key key = {.account = loader_bytes(ld, 1, LIMIT_ACCOUNT_BYTES)};
+    key.id = loader_bytes(ld, 1, LIMIT_REQUEST_BYTES);
+    uint64_t content = reader_u64(&ld->r);
+    uint64_t at_ms = loader_time(ld);
+    struct slice answer = loader_bytes(ld, 1, RECEIPT_ANSWER_BYTES);
+    if (!loader_ok(ld, at_ms <= ld->m->now_ms && !ld->r.bad) ||
+        !loader_ok(ld, receipt_is_answer(answer) && !receipt_with(ld->m, key)))
+        return;
+    struct receipt *r = receipt_add(ld->m, key, answer);
+    r->content = content;
+    r->at_ms = at_ms;
+    receipt_add_answered(ld->m, r);
+}
+
+static void read_receipts(struct loader *ld)
+{
+    uint64_t n = ld->version < 4 ? 0 : loader_bounded(ld, LIMIT_RECEIPTS);
+    for (; n && !ld->r.bad; n--)
+        read_receipt(ld);
 }
 
 static void read_session(struct loader *ld)
@@ -357,6 +424,9 @@ static void read_wait(struct loader *ld, struct lock *l)
     uint64_t at = w->end.at;
     wait_link(ld->m, w);
     heap_set(&ld->m->ends, &w->end, at);
+    w->receipt = loader_open(ld, l->space, &w->orphan);
+    if (w->receipt)
+        w->receipt->wait = w;
     ld->waits = loader_grown(ld->waits, ld->n_waits, &ld->cap_waits, sizeof(struct wait *));
     ld->waits[ld->n_waits++] = w;
 }
@@ -504,6 +574,7 @@ static void read_machine(struct loader *ld)
     for (uint64_t i = 0; i < n_sessions && !ld->r.bad; i++)
         read_session(ld);
     read_accounts(ld);
+    read_receipts(ld);
     loader_ok(ld, ld->r.left.len == 0);
     finish(ld);
 }

@@ -38,6 +38,10 @@ void snapshot_put_session_ref(struct buf *out, const struct session *s);
 void snapshot_put_mail(struct buf *out, const struct machine *m);
 void loader_mail(struct loader *ld);
 
+/* The receipt of something that waits, NULL: it has none. The caller ties the two. */
+void snapshot_put_open(struct buf *out, const struct receipt *r, bool orphan);
+struct receipt *loader_open(struct loader *ld, const struct space *s, bool *ret_orphan);
+
 /* snapshot_vars.c: the tables and the parked transactions of a namespace. */
 void snapshot_put_tables(struct buf *out, const struct space *s);
 void snapshot_put_parked(struct buf *out, const struct space *s);

@@ -28,6 +28,17 @@ static const char *check_hold(const struct machine *m, const struct lock *l,
     return NULL;
 }
 
+/* The receipt of what waits: open, and found under its id. */
+static const char *check_open(const struct machine *m, const struct space *s,
+                              const struct receipt *r)
+{
+    struct slice account = slice_of(s->account->name, s->account->name_len);
+    PROMISE(r->answer_len == 0 && list_empty(&r->in_answered));
+    PROMISE(slice_eq(receipt_account(r), account) && r->at_ms <= m->now_ms);
+    PROMISE(receipt_with(m, (struct receipt_key){account, receipt_id(r)}) == r);
+    return NULL;
+}
+
 static const char *check_wait(const struct machine *m, const struct lock *l,
                               const struct wait *w)
 {
@@ -36,6 +47,11 @@ static const char *check_wait(const struct machine *m, const struct lock *l,
     PROMISE(w->end.pos != 0 && w->end.at <= w->deadline_ms);
     PROMISE(w->since_ms <= m->now_ms && w->quiet_from_ms <= m->now_ms);
     PROMISE(!w->upgrade || w->upgrade->lock == l);
+    PROMISE(!w->orphan || w->receipt);
+    if (w->receipt) {
+        PROMISE(w->receipt->wait == w && !w->receipt->parked);
+        PASS_ON(check_open(m, l->space, w->receipt));
+    }
     struct list *before = w->in_waiter.prev; /* by ticket: no table's order may show */
     PROMISE(before == &w->waiter->waits ||
             list_item(before, const struct wait, in_waiter)->end.seq < w->end.seq);
@@ -139,6 +155,11 @@ static const char *check_parked(const struct machine *m, const struct space *s)
         const struct parked *p = list_item(it, const struct parked, in_space);
         PROMISE(p->space == s && p->end.seq > ticket && p->end.pos != 0);
         PROMISE(p->end.seq <= m->counter);
+        PROMISE(!p->orphan || p->receipt);
+        if (p->receipt) {
+            PROMISE(p->receipt->parked == p && !p->receipt->wait);
+            PASS_ON(check_open(m, s, p->receipt));
+        }
         ticket = p->end.seq;
         for (size_t i = 0; i < p->n_watches; i++) {
             PROMISE(p->watches[i].parked == p);
@@ -229,6 +250,26 @@ static const char *check_space(const struct machine *m, const struct space *s)
     return check_vars(m, s);
 }
 
+static const char *check_receipts(const struct machine *m)
+{
+    const struct receipts *rs = &m->receipts;
+    uint64_t n = 0, at_ms = 0;
+    size_t bytes = 0;
+    list_each (it, &rs->answered) {
+        const struct receipt *r = list_item(it, const struct receipt, in_answered);
+        PROMISE(!r->wait && !r->parked && r->answer_len > 0);
+        PROMISE(r->at_ms >= at_ms && r->at_ms <= m->now_ms); /* the oldest is the first */
+        PROMISE(receipt_with(m, (struct receipt_key){receipt_account(r), receipt_id(r)}) == r);
+        at_ms = r->at_ms;
+        bytes += (size_t)r->account_len + r->id_len + r->answer_len;
+        n++;
+    }
+    PROMISE(n == rs->n_answered && bytes == rs->bytes);
+    PROMISE(n <= LIMIT_RECEIPTS && bytes <= LIMIT_RECEIPT_BYTES);
+    PROMISE(n <= rs->by_id.count && rs->by_id.count - n <= m->waiting + m->n_parked);
+    return NULL;
+}
+
 const char *machine_unsound(const struct machine *m)
 {
     uint64_t locks = 0;
@@ -246,7 +287,7 @@ const char *machine_unsound(const struct machine *m)
     PROMISE(locks == m->locks);
     list_each (it, &m->session_list)
         PASS_ON(check_session(m, list_item(it, const struct session, in_machine)));
-    return NULL;
+    return check_receipts(m);
 }
 
 /* The walk costs as much as there is: it is made after every op on a small state, less often on
@@ -254,7 +295,8 @@ const char *machine_unsound(const struct machine *m)
 static bool is_walk_due(const struct machine *m)
 {
     enum { SMALL = 256 };
-    uint64_t things = m->locks + m->waiting + m->sessions.count + m->n_records + m->n_parked;
+    uint64_t things = m->locks + m->waiting + m->sessions.count + m->n_records + m->n_parked +
+                      m->receipts.n_answered;
     return m->applied % (1 + things / SMALL) == 0;
 }
 

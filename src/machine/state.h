@@ -5,6 +5,7 @@
  *                                  \-> table -> slot (a key) -> record *
  *                                  \-> parked (a waiting transaction) -> watch *
  *   machine -> session -> its holds, waits, records, parked
+ *   machine -> receipts of requests that have an id (receipt.h)
  *
  * A million locks are mostly held by one and waited for by nobody: what such a lock does not
  * need is in `more`. Everything with an end is in the heap `ends`; its tie-break number is the
@@ -21,6 +22,7 @@
 #include "machine/index.h"
 #include "machine/machine.h"
 #include "machine/program.h"
+#include "machine/receipt.h"
 
 #include <stdint.h>
 
@@ -134,12 +136,14 @@ struct wait {
         end; /* seq: the ticket; at: the deadline, or earlier, when it may be quiet */
     struct lock *lock;
     struct session *session;
-    struct hold *upgrade; /* the shared hold that it wants to convert, NULL: a plain wait */
+    struct hold *upgrade;    /* the shared hold that it wants to convert, NULL: a plain wait */
+    struct receipt *receipt; /* owned; NULL: the request has no id */
     uint64_t asker;
     uint64_t since_ms, deadline_ms, quiet_from_ms;
     uint32_t ttl_ms, grace_ms, delay_ms, quiet_ms, weight;
     enum lock_policy policy;
     bool brings_body;
+    bool orphan; /* its node is gone; until the deadline it may come back, by its request id */
     char *body;
     size_t body_len;
     uint8_t owner_len;
@@ -193,6 +197,8 @@ struct parked {
         ready; /* in machine.ready, by ticket: something that it read has changed */
     struct space *space;
     struct session *session;
+    struct receipt *receipt; /* as in struct wait */
+    bool orphan;
     uint64_t asker, since_ms;
     struct watch *watches;
     size_t n_watches;
@@ -253,6 +259,7 @@ struct machine {
     unsigned group, n_groups;    /* n_groups 0: the only one */
     struct mailbox *boxes;       /* by group: 0 writes to all, all write to 0 */
     uint64_t n_letters;          /* in all of them */
+    struct receipts receipts;
 };
 
 /* Who holds or waits: owner and session together. */
@@ -260,6 +267,11 @@ struct who {
     struct slice owner;
     const struct session *session;
 };
+
+static inline struct slice or_default(struct slice name) /* of an account or a namespace */
+{
+    return name.len ? name : SLICE("default");
+}
 
 static inline struct slice lock_name(const struct lock *l)
 {
@@ -407,6 +419,8 @@ void hold_place(struct machine *m, struct hold *h); /* last in its lists: it has
 void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reason reason,
               struct effects *fx); /* the hold is gone afterwards, its line is touched */
 struct event *hold_granted(struct machine *m, const struct hold *h, struct effects *fx);
+struct event *hold_tell_grant(struct machine *m, const struct hold *h,
+                              struct effects *fx); /* as it is now; nothing happens */
 void hold_expire(struct machine *m, struct hold *h, struct effects *fx);
 struct hold *hold_of(const struct lock *l, struct who who); /* NULL: it holds nothing here */
 bool who_same(struct who a, struct who b);
@@ -419,6 +433,8 @@ void request_body(struct machine *m, const struct op *op, struct effects *fx);
 void request_convert(struct machine *m, const struct op *op, struct effects *fx);
 void request_break(struct machine *m, const struct op *op, struct effects *fx);
 void request_cancel(struct machine *m, const struct op *op, struct effects *fx);
+/* The request that stands here has been sent again: the answer goes to the new asker. */
+void request_return(struct machine *m, struct wait *w, const struct op *op, struct effects *fx);
 /* A grant that has been judged: of a new hold, and of one that is held already. */
 struct hold *request_grant(struct machine *m, struct space *s, const struct op *op,
                            struct slice name, struct session *session, struct effects *fx);
@@ -454,6 +470,9 @@ struct event *wait_news(const struct machine *m, const struct wait *w, enum even
 void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reason reason,
               struct effects *fx);
 void wait_expire(struct machine *m, struct wait *w, struct effects *fx);
+/* Over, and its own turn to be worked off has not come yet: then it comes now. */
+void wait_end_if_dead(struct machine *m, struct wait *w, struct effects *fx);
+void wait_orphan(struct machine *m, struct wait *w); /* its node is gone; it has a receipt */
 void line_serve(struct machine *m, struct lock *l, struct effects *fx);
 bool line_fits(const struct lock *l, uint32_t weight);
 
@@ -541,6 +560,10 @@ void parked_leave(struct machine *m, struct parked *p, enum txn_status status,
                   enum txn_cause cause, struct effects *fx); /* answered, and gone */
 void parked_expire(struct machine *m, struct parked *p, struct effects *fx);
 void parked_leave_space(struct machine *m, struct space *s, struct effects *fx);
+void parked_end_if_dead(struct machine *m, struct parked *p, struct effects *fx);
+void parked_orphan(struct machine *m, struct parked *p); /* as wait_orphan() */
+void parked_return(struct machine *m, struct parked *p, const struct op *op,
+                   struct effects *fx);                     /* as request_return() */
 void space_free_parked(struct space *s);                    /* as space_free_tables() */
 void parked_cancel(struct machine *m, const struct op *op); /* its client is gone */
 /* Looks at those that are ready, in ticket order; a batch. */

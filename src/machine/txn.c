@@ -564,28 +564,27 @@ static struct event *answer(struct eval *e, uint64_t asker, enum txn_status stat
     return ev;
 }
 
-static void refuse(struct eval *e, uint64_t asker)
+static struct event *refuse(struct eval *e, uint64_t asker)
 {
     struct event *ev = effects_add(e->fx, EVENT_FAILED);
     ev->asker = asker;
     ev->err = BELAY_ERR_LIMIT;
     ev->text = slice_str(e->limit);
+    return ev;
 }
 
 /* Makes the outcome true and tells it to the one who asked. */
-static void finish(struct eval *e, enum outcome outcome, uint64_t asker)
+static struct event *finish(struct eval *e, enum outcome outcome, uint64_t asker)
 {
     if (outcome == HOLDS)
         commit(e);
     else
         roll_back(e);
-    if (outcome == OVER_LIMIT) {
-        refuse(e, asker);
-        return;
-    }
+    if (outcome == OVER_LIMIT)
+        return refuse(e, asker);
     if (outcome == HOLDS)
         tell_committed(e);
-    answer(e, asker, outcome == HOLDS ? TXN_OK : TXN_ERROR);
+    return answer(e, asker, outcome == HOLDS ? TXN_OK : TXN_ERROR);
 }
 
 /* --- asking --- */
@@ -612,6 +611,10 @@ static void park(struct eval *e, const struct op *op)
     struct parked *p = parked_new(e->space, e->session, op->program, op->text);
     p->asker = op->asker;
     p->since_ms = m->now_ms;
+    if (op->request.len) {
+        p->receipt = receipt_open(m, op);
+        p->receipt->parked = p;
+    }
     parked_link(m, p, ++m->counter, m->now_ms + op->wait_ms);
     parked_watch(m, p, e->x->reads, e->x->n_reads);
 }
@@ -694,9 +697,9 @@ bool txn_try_parked(struct machine *m, struct parked *p, uint64_t *work, struct 
         parked_watch(m, p, e.x->reads, e.x->n_reads);
         return false;
     }
-    uint64_t asker = p->asker;
     parked_watch(m, p, NULL, 0); /* its own changes must not wake it */
-    finish(&e, outcome, asker);
+    const struct event *ev = finish(&e, outcome, p->asker);
+    receipt_settle(m, &p->receipt, ev);
     parked_remove(m, p);
     return true;
 }
@@ -706,6 +709,7 @@ void txn_time_out(struct machine *m, struct parked *p, struct effects *fx)
     struct eval e = eval_of(m, p, fx);
     (void)evaluate(&e, parked_program(p)); /* where it stands, and what it would select */
     roll_back(&e);
-    answer(&e, p->asker, TXN_TIMEOUT);
+    const struct event *ev = answer(&e, p->asker, TXN_TIMEOUT);
+    receipt_settle(m, &p->receipt, ev);
     parked_remove(m, p);
 }

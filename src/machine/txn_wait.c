@@ -155,6 +155,8 @@ void parked_link(struct machine *m, struct parked *p, uint64_t ticket, uint64_t 
 void parked_remove(struct machine *m, struct parked *p)
 {
     unwatch(p);
+    if (p->receipt)
+        receipt_forget(m, p->receipt);
     heap_remove(&m->ends, &p->end);
     heap_remove(&m->ready, &p->ready);
     list_remove(&p->in_space);
@@ -171,6 +173,7 @@ void space_free_parked(struct space *s)
     {
         struct parked *p = list_item(it, struct parked, in_space);
         unwatch(p);
+        free(p->receipt);
         free(p);
     }
     list_init(&s->parked);
@@ -186,6 +189,7 @@ void parked_leave(struct machine *m, struct parked *p, enum txn_status status,
     ev->status = status;
     ev->cause = cause;
     ev->waited_ms = m->now_ms - p->since_ms;
+    receipt_settle(m, &p->receipt, ev);
     parked_remove(m, p);
 }
 
@@ -195,8 +199,10 @@ void parked_leave_space(struct machine *m, struct space *s, struct effects *fx)
     {
         struct parked *p = list_item(it, struct parked, in_space);
         struct op ask = {.asker = p->asker};
+        const struct event *ev =
+            request_failed(&ask, BELAY_ERR_NO_NAMESPACE, "the namespace was deleted", fx);
+        receipt_settle(m, &p->receipt, ev);
         parked_remove(m, p);
-        request_failed(&ask, BELAY_ERR_NO_NAMESPACE, "the namespace was deleted", fx);
     }
 }
 
@@ -218,8 +224,45 @@ void parked_expire(struct machine *m, struct parked *p, struct effects *fx)
 {
     if (session_over(p->session, m->now_ms))
         parked_leave(m, p, TXN_ERROR, CAUSE_SESSION, fx);
+    else if (p->orphan)
+        parked_remove(m, p);
     else
         txn_time_out(m, p, fx);
+}
+
+static bool is_dead(const struct machine *m, const struct parked *p)
+{
+    return session_over(p->session, m->now_ms) || over(&p->end, m->now_ms);
+}
+
+void parked_end_if_dead(struct machine *m, struct parked *p, struct effects *fx)
+{
+    if (is_dead(m, p))
+        parked_expire(m, p, fx);
+}
+
+/* --- a node that is gone --- */
+
+void parked_orphan(struct machine *m, struct parked *p)
+{
+    uint64_t until = m->now_ms + RECEIPT_RETURN_MS;
+    if (p->orphan || p->end.at <= until)
+        return;
+    p->orphan = true;
+    heap_set(&m->ends, &p->end, until);
+}
+
+void parked_return(struct machine *m, struct parked *p, const struct op *op, struct effects *fx)
+{
+    struct event *ev = effects_add(fx, EVENT_REFUSED);
+    ev->asker = p->asker;
+    ev->at_ms = m->now_ms;
+    ev->reason = REASON_REPLACED;
+    p->asker = op->asker;
+    if (!p->orphan)
+        return;
+    p->orphan = false;
+    heap_set(&m->ends, &p->end, p->receipt->at_ms + op->wait_ms);
 }
 
 /* --- serving --- */
@@ -231,7 +274,7 @@ void parked_serve(struct machine *m, struct effects *fx)
     while (work < PARKED_SERVE_WORK && (top = heap_top(&m->ready))) {
         struct parked *p = heap_item(top, struct parked, ready);
         heap_remove(&m->ready, top);
-        if (session_over(p->session, m->now_ms) || over(&p->end, m->now_ms))
+        if (is_dead(m, p))
             parked_expire(m, p, fx);
         else if (txn_try_parked(m, p, &work, fx))
             lock_serve_touched(m, fx);

@@ -99,6 +99,7 @@ static void draw_mass(struct episode *e, struct opgen *g, struct twin *t)
     else
         g->mass_owners = MASS_ITEMS;
     g->hurry = 0;
+    g->requests = 0; /* those would be sent again, and not be new things that end */
     for (size_t i = 0; i < MASS_ITEMS;) {
         opgen_next(g, false, &op);
         if (op.kind != OP_ACQUIRE && !choice_one_in(g->c, 50))

@@ -5,7 +5,8 @@
  *   MODEL_OPS=n    how many ops in all
  *
  * Transactions go the whole way: JSON, program, the op's binary form. Now and then the machine
- * goes through a snapshot into one with another hash key, and each episode is replayed. */
+ * goes through a snapshot into one with another hash key, and each episode is replayed. Some
+ * have a request id and are sent again: then the oracle is not asked a second time. */
 #include "base/check.h"
 #include "command/txn_json.h"
 #include "machine/machine.h"
@@ -17,9 +18,19 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { EPISODE_OPS = 400, OPS_DEFAULT = 150000 };
+enum { EPISODE_OPS = 400, OPS_DEFAULT = 150000, SENT = 16 };
 
 static const struct hash_key keys[] = {{1, 2}, {0x9e3779b97f4a7c15u, 77}};
+
+/* A transaction with a request id. */
+struct sent {
+    uint64_t asker; /* the last one */
+    bool answered;
+    bool called_off;
+    char id[24];
+    struct tt_txn drawn;
+    struct buf json, answer;
+};
 
 struct model {
     struct choice c;
@@ -29,7 +40,9 @@ struct model {
     struct arena arena;
     struct buf bytes, json, got, want;
     uint64_t seed, asker, ops;
-    uint64_t committed, aborted, parked_ok, timeouts, snapshots;
+    uint64_t committed, aborted, parked_ok, timeouts, snapshots, repeated;
+    struct sent sent[SENT];
+    size_t n_sent;
 };
 
 static void fail(const struct model *x, const char *what)
@@ -55,6 +68,25 @@ static void put_answer(struct model *x, const struct event *ev)
     x->parked_ok += ev->status == TXN_OK && ev->asker != x->asker;
     x->aborted += ev->status == TXN_ERROR;
     x->timeouts += ev->status == TXN_TIMEOUT;
+}
+
+/* What the oracle says to the asker of a request is what everybody hears who asks again. */
+static void note_answers(struct model *x)
+{
+    struct slice said = buf_slice(&x->tt.said);
+    for (const char *at = said.data, *end; at < said.data + said.len; at = end + 1) {
+        end = memchr(at, '\n', (size_t)(said.data + said.len - at));
+        char *text = NULL;
+        uint64_t asker = strtoull(at, &text, 10);
+        for (size_t i = 0; i < SENT; i++) {
+            struct sent *s = &x->sent[i];
+            if (s->asker != asker || s->answered)
+                continue;
+            s->answered = true;
+            buf_clear(&s->answer);
+            buf_put(&s->answer, text, (size_t)(end - text));
+        }
+    }
 }
 
 static void apply_to(struct machine *m, struct op *op, struct effects *fx)
@@ -83,6 +115,7 @@ static void apply(struct model *x, const struct op *said)
     buf_put_slice(&x->want, buf_slice(&x->tt.said));
     if (!slice_eq(buf_slice(&x->got), buf_slice(&x->want)))
         fail(x, "answers differ");
+    note_answers(x);
 }
 
 /* --- the state, told as tt_show() tells it --- */
@@ -156,19 +189,55 @@ static void through_snapshot(struct model *x)
 
 /* --- steps --- */
 
-static void step_txn(struct model *x, struct op *op)
+/* The op of the JSON in x->json. */
+static void put_txn(struct model *x, struct op *op)
 {
-    struct tt_txn drawn;
     struct txn txn;
     const char *what = "";
-    tt_draw(&x->c, &x->tt, &drawn, &x->json);
     if (txn_read(buf_slice(&x->json), &x->arena, &txn, &what) != BELAY_OK)
         fail(x, what);
     op->kind = OP_TXN;
     op->session = txn.session;
     op->program = txn.program;
     op->wait_ms = txn.wait_ms;
+}
+
+static void step_txn(struct model *x, struct op *op)
+{
+    struct tt_txn drawn;
+    tt_draw(&x->c, &x->tt, &drawn, &x->json);
+    put_txn(x, op);
+    if (choice_one_in(&x->c, 3)) {
+        struct sent *s = &x->sent[x->n_sent++ % SENT];
+        struct buf json = s->json, answer = s->answer;
+        *s = (struct sent){.asker = x->asker, .drawn = drawn, .json = json, .answer = answer};
+        int n = snprintf(s->id, sizeof s->id, "r%" PRIu64, x->asker);
+        op->request = slice_of(s->id, (size_t)n);
+        buf_clear(&s->json);
+        buf_put_slice(&s->json, buf_slice(&x->json));
+    }
     tt_txn(&x->tt, &drawn, x->asker);
+}
+
+static void step_again(struct model *x, struct op *op)
+{
+    struct sent *s = &x->sent[choice_below(&x->c, SENT)];
+    if (!s->asker || x->tt.n_parked == TT_PARKED)
+        return;
+    buf_put_slice(&x->json, buf_slice(&s->json));
+    put_txn(x, op);
+    op->request = slice_str(s->id);
+    for (int i = 0; i < x->tt.n_parked && !s->answered; i++)
+        if (x->tt.parked[i].asker == s->asker)
+            x->tt.parked[i].asker = x->asker;
+    s->asker = x->asker;
+    x->repeated++;
+    if (s->called_off)
+        tt_txn(&x->tt, &s->drawn, x->asker);
+    else if (s->answered)
+        buf_printf(&x->tt.said, "%" PRIu64 "%.*s\n", x->asker, (int)buf_len(&s->answer),
+                   buf_data(&s->answer));
+    s->called_off = false;
 }
 
 static void step_lock(struct model *x, struct op *op)
@@ -216,6 +285,9 @@ static void step_cancel(struct model *x, struct op *op)
     op->kind = OP_CANCEL;
     op->session = slice_str(sessions[p->session]);
     op->target = p->asker;
+    for (size_t i = 0; i < SENT; i++)
+        if (x->sent[i].asker == p->asker)
+            x->sent[i].called_off = true;
     tt_cancel(&x->tt, p->asker);
 }
 
@@ -227,8 +299,11 @@ static void step(struct model *x)
     arena_reset(&x->arena);
     buf_clear(&x->json);
     tt_advance(&x->tt, op.now_ms);
-    if (pick < 72)
+    note_answers(x);
+    if (pick < 60)
         step_txn(x, &op);
+    else if (pick < 72)
+        step_again(x, &op);
     else if (pick < 80)
         step_lock(x, &op);
     else if (pick < 92)
@@ -253,6 +328,8 @@ static void episode(struct model *x, uint64_t seed)
     x->replayed = machine_open(keys[1]);
     struct buf said = x->tt.said;
     x->tt = (struct tt){.said = said};
+    for (size_t i = 0; i < SENT; i++)
+        x->sent[i].asker = 0;
     for (int i = 0; i < EPISODE_OPS; i++)
         step(x);
     through_snapshot(x);
@@ -281,6 +358,11 @@ int main(void)
     printf("ok - %" PRIu64 " waited and got on, %" PRIu64 " timed out, none was forgotten\n",
            x.parked_ok, x.timeouts);
     printf("ok - %" PRIu64 " snapshots and replays gave equal bytes and hashes\n", x.snapshots);
+    printf("ok - %" PRIu64 " that were sent again happened once\n", x.repeated);
+    for (size_t i = 0; i < SENT; i++) {
+        buf_done(&x.sent[i].json);
+        buf_done(&x.sent[i].answer);
+    }
     effects_done(&x.fx);
     arena_done(&x.arena);
     buf_done(&x.bytes);

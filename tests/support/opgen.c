@@ -1,5 +1,6 @@
 #include "opgen.h"
 
+#include "base/buf.h"
 #include "base/check.h"
 
 #include <inttypes.h>
@@ -13,7 +14,7 @@ static const struct slice sessions[] = {{"s1", 2}, {"s2", 2}, {"s3", 2}, {"s4", 
 static const struct slice spaces[] = {{"default", 7}, {"n1", 2}, {"n2", 2}};
 static const uint64_t ttls[] = {1, 2, 3, 5, 8, 20, 50};
 static const uint64_t long_ttls[] = {100, 1000, 5000, 20000};
-static const uint64_t waits[] = {1, 2, 4, 9, 30, 200, 4000};
+static const uint64_t waits[] = {1, 2, 4, 9, 30, 200, 4000, 20000};
 static const uint64_t small[] = {1, 2, 3, 6, 15};
 
 enum { N_NAMES = sizeof names / sizeof names[0], N_OWNERS = sizeof owners / sizeof owners[0] };
@@ -63,6 +64,7 @@ void opgen_init(struct opgen *g, struct choice *c)
     g->hurry = (unsigned)choice_below(c, 4);
     g->long_ttls = (unsigned)choice_below(c, 4);
     g->options = (unsigned)choice_below(c, 4);
+    g->requests = (unsigned)choice_below(c, 4);
 }
 
 static enum op_kind pick_kind(struct opgen *g, bool read)
@@ -294,6 +296,101 @@ static void fill_list_op(struct opgen *g, struct op *op)
                                                  : spaces[choice_below(g->c, N_SPACES)];
 }
 
+/* --- requests with an id --- */
+
+/* Of a node and its run, so that it may start again. */
+static uint64_t next_asker(struct opgen *g)
+{
+    uint64_t node = choice_below(g->c, OPGEN_NODES);
+    return node << OP_NODE_SHIFT | g->runs[node] << OP_RUN_SHIFT | ++g->asker;
+}
+
+static struct opgen_sent *pick_sent(struct opgen *g)
+{
+    size_t span = g->n_sent < OPGEN_SEEN ? g->n_sent : OPGEN_SEEN;
+    return span ? &g->sent[choice_below(g->c, span)] : NULL;
+}
+
+static struct op sent_op(const struct opgen_sent *s)
+{
+    struct arena none = {0}; /* it has no list of names */
+    struct op op;
+    enum belay_err err = op_decode(slice_of(s->bytes, s->len), &none, &op);
+    BELAY_CHECK(err == BELAY_OK);
+    return op;
+}
+
+static void note_sent(struct opgen *g, const struct op *op)
+{
+    struct buf bytes = {0};
+    op_encode(op, &bytes);
+    if (buf_len(&bytes) <= OPGEN_SENT_BYTES) {
+        struct opgen_sent *s = &g->sent[g->n_sent++ % OPGEN_SEEN];
+        s->asker = op->asker;
+        s->len = buf_len(&bytes);
+        memcpy(s->bytes, buf_data(&bytes), s->len);
+    }
+    buf_done(&bytes);
+}
+
+static void give_request(struct opgen *g, struct op *op)
+{
+    const char *what;
+    const struct opgen_sent *other = choice_one_in(g->c, 30) ? pick_sent(g) : NULL;
+    int n = snprintf(g->request, sizeof g->request, "r%" PRIu64, g->asker);
+    op->request = other ? sent_op(other).request : slice_of(g->request, (size_t)n);
+    if (op_validate(op, &what) != BELAY_OK)
+        op->request = slice_of("", 0);
+    else
+        note_sent(g, op);
+}
+
+/* One that was sent before, again; once in a while not quite the same. */
+static bool fill_again(struct opgen *g, struct op *op)
+{
+    struct opgen_sent *s = choice_below(g->c, 16) < g->requests * 2 ? pick_sent(g) : NULL;
+    if (!s)
+        return false;
+    *op = sent_op(s);
+    op->now_ms = g->now_ms;
+    op->asker = s->asker = next_asker(g);
+    if (op->kind == OP_ACQUIRE && choice_one_in(g->c, 20))
+        op->ttl_ms++;
+    if (choice_one_in(g->c, 6))
+        op->flags ^= OP_NOBLOCK;
+    return true;
+}
+
+/* Its client is gone. */
+static bool fill_called_off(struct opgen *g, struct op *op)
+{
+    const struct opgen_sent *s = g->requests && choice_one_in(g->c, 40) ? pick_sent(g) : NULL;
+    if (!s)
+        return false;
+    struct op sent = sent_op(s);
+    if (sent.kind != OP_ACQUIRE && sent.kind != OP_CONVERT)
+        return false;
+    *op = (struct op){.kind = OP_CANCEL,
+                      .now_ms = g->now_ms,
+                      .account = sent.account,
+                      .ns = sent.ns,
+                      .name = sent.name,
+                      .target = s->asker,
+                      .request = sent.request};
+    return true;
+}
+
+/* A node starts again. */
+static bool fill_restart(struct opgen *g, struct op *op)
+{
+    if (g->mass_names || g->mass_owners || !choice_one_in(g->c, 400))
+        return false;
+    uint64_t node = choice_below(g->c, OPGEN_NODES);
+    *op = (struct op){.kind = OP_CANCEL, .now_ms = g->now_ms, .account = SLICE("default")};
+    op->target = node << OP_NODE_SHIFT | ++g->runs[node] << OP_RUN_SHIFT;
+    return true;
+}
+
 /* The namespaces in use are made first, so that what follows is not mostly refused. */
 static bool fill_first(struct opgen *g, struct op *op)
 {
@@ -313,13 +410,16 @@ void opgen_next(struct opgen *g, bool read, struct op *ret_op)
         return;
     if (!read)
         g->now_ms += time_step(g);
-    g->asker++;
+    if (!read &&
+        (fill_restart(g, ret_op) || fill_called_off(g, ret_op) || fill_again(g, ret_op)))
+        return;
+    uint64_t asker = next_asker(g);
     do {
         *ret_op = (struct op){.kind = pick_kind(g, read), .now_ms = g->now_ms};
         struct op *op = ret_op;
         op->account = SLICE("default");
         op->ns = spaces[choice_below(g->c, g->spaces)];
-        op->asker = choice_one_in(g->c, 20) ? 0 : g->asker;
+        op->asker = choice_one_in(g->c, 20) ? 0 : asker;
         if (read && choice_below(g->c, 3) == 0) /* a read may be ahead of the last write */
             op->now_ms += choice_of(g->c, ttls);
         if ((op->kind >= OP_ACQUIRE && op->kind <= OP_CANCEL) || op->kind == OP_CHECK ||
@@ -338,6 +438,8 @@ void opgen_next(struct opgen *g, bool read, struct op *ret_op)
             op->account = op->ns = SLICE("default");
         }
     } while (op_validate(ret_op, &what) != BELAY_OK);
+    if (!read && ret_op->asker && choice_below(g->c, 4) < g->requests)
+        give_request(g, ret_op);
 }
 
 static void remember(char to[OPGEN_NAME_BYTES], struct slice from)

@@ -9,7 +9,7 @@
 #include "machine/event.h"
 #include "machine/op.h"
 
-enum { OPGEN_SEEN = 16, OPGEN_NAME_BYTES = 16 };
+enum { OPGEN_SEEN = 16, OPGEN_NAME_BYTES = 16, OPGEN_SENT_BYTES = 256, OPGEN_NODES = 3 };
 
 struct opgen {
     struct choice *c; /* borrowed */
@@ -27,6 +27,15 @@ struct opgen {
     struct slice more[LIMIT_NAMES_PER_OP]; /* of the op that was made last */
     char text[LIMIT_NAMES_PER_OP + 1][OPGEN_NAME_BYTES];
     char owner[OPGEN_NAME_BYTES];
+    unsigned requests; /* 0 .. 3: how often one has an id */
+    uint64_t runs[OPGEN_NODES];
+    struct opgen_sent { /* the latest requests with an id, to be sent again or called off */
+        uint64_t asker;
+        size_t len;
+        char bytes[OPGEN_SENT_BYTES];
+    } sent[OPGEN_SEEN];
+    size_t n_sent;
+    char request[OPGEN_NAME_BYTES];
 };
 
 void opgen_init(struct opgen *g, struct choice *c);

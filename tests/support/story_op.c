@@ -79,6 +79,7 @@ static enum shape shape_of(enum op_kind kind)
     X("owner", owner, 0)                                                                       \
     X("body", body, OP_SET_BODY)                                                               \
     X("text", text, OP_SET_TEXT)                                                               \
+    X("request", request, 0)                                                                   \
     X("after", text, 0)
 
 static const struct {
@@ -291,6 +292,8 @@ void story_put_op(struct buf *out, const struct op *op)
     if (op->flags & OP_SET_TEXT || op->text.len)
         buf_put_str(out, shape == SHAPE_LIST ? " after=" : " text="),
             story_put_text(out, op->text);
+    if (op->request.len)
+        buf_put_str(out, " request="), story_put_text(out, op->request);
     for (size_t i = 0; i < op->more.n; i++)
         buf_put_str(out, shape == SHAPE_KEEPALIVE ? " " : " +"),
             story_put_text(out, op->more.items[i]);

@@ -64,6 +64,9 @@ void twin_close(struct twin *t)
         free(t->holds[--t->n_holds]);
     while (t->n_waits)
         free(t->waits[--t->n_waits]);
+    while (t->n_receipts)
+        free(t->receipts[--t->n_receipts]);
+    free(t->receipts);
     free(t->spaces);
     free(t->locks);
     free(t->sessions);
@@ -359,6 +362,21 @@ void twin_end_hold(struct twin *t, struct t_hold *h, enum event_kind kind, enum 
     twin_drop(t->holds, &t->n_holds, h);
 }
 
+bool twin_is_dead(const struct twin *t, const struct t_wait *w)
+{
+    return (w->session && w->session->end <= t->now) || w->end <= t->now;
+}
+
+void twin_end_dead(struct twin *t, struct t_wait *w, struct effects *fx)
+{
+    if (w->session && w->session->end <= t->now)
+        twin_end_wait(t, w, EVENT_LEFT, REASON_SESSION, fx);
+    else if (w->orphan)
+        twin_end_wait(t, w, EVENT_LEFT, REASON_CANCEL, fx);
+    else
+        twin_end_wait(t, w, EVENT_TIMEOUT, REASON_NONE, fx);
+}
+
 static void grant_waiter(struct twin *t, struct t_wait *w, struct effects *fx)
 {
     struct t_hold *h = w->upgrade;
@@ -417,13 +435,10 @@ static void serve_line(struct twin *t, struct t_lock *l, struct effects *fx)
     size_t n = line_up(t, l);
     for (size_t i = 0; i < n; i++) {
         struct t_wait *w = t->line[i];
-        bool orphan = w->session && w->session->end <= t->now;
-        if ((orphan || w->end <= t->now) && dead++ == MACHINE_EXPIRE_BATCH)
+        if (twin_is_dead(t, w) && dead++ == MACHINE_EXPIRE_BATCH)
             break;
-        if (orphan) {
-            twin_end_wait(t, w, EVENT_LEFT, REASON_SESSION, fx);
-        } else if (w->end <= t->now) {
-            twin_end_wait(t, w, EVENT_TIMEOUT, REASON_NONE, fx);
+        if (twin_is_dead(t, w)) {
+            twin_end_dead(t, w, fx);
         } else if (may_go(t, w, only_shared)) {
             grant_waiter(t, w, fx);
         } else if (w->policy != POLICY_HARD) {
@@ -562,7 +577,8 @@ static void end_hold(struct twin *t, struct t_hold *h, struct effects *fx)
 static void end_wait(struct twin *t, struct t_wait *w, struct effects *fx)
 {
     if (w->end <= t->now) {
-        twin_end_wait(t, w, EVENT_TIMEOUT, REASON_NONE, fx);
+        enum event_kind kind = w->orphan ? EVENT_LEFT : EVENT_TIMEOUT;
+        twin_end_wait(t, w, kind, w->orphan ? REASON_CANCEL : REASON_NONE, fx);
         return;
     }
     twin_plan_look(t, w);
@@ -590,6 +606,16 @@ static uint64_t work_off(struct twin *t, const struct due *d, struct effects *fx
     return units;
 }
 
+void twin_run(struct twin *t, const struct op *op, struct effects *fx)
+{
+    if (op->kind >= OP_ACQUIRE && op->kind <= OP_CANCEL)
+        twin_request(t, op, fx);
+    else if (op->kind >= OP_SESSION_OPEN && op->kind <= OP_SESSION_CLOSE)
+        twin_session_op(t, op, fx);
+    else if (op->kind >= OP_NAMESPACE_CREATE && op->kind <= OP_NAMESPACE_DELETE)
+        twin_namespace_op(t, op, fx);
+}
+
 void twin_apply(struct twin *t, const struct op *op, struct effects *fx)
 {
     if (op->now_ms > t->now)
@@ -601,19 +627,19 @@ void twin_apply(struct twin *t, const struct op *op, struct effects *fx)
     }
     twin_serve(t, fx);
     twin_reap(t, budget, fx);
-    if (op->kind >= OP_ACQUIRE && op->kind <= OP_CANCEL)
-        twin_request(t, op, fx);
-    else if (op->kind >= OP_SESSION_OPEN && op->kind <= OP_SESSION_CLOSE)
-        twin_session_op(t, op, fx);
-    else if (op->kind >= OP_NAMESPACE_CREATE && op->kind <= OP_NAMESPACE_DELETE)
-        twin_namespace_op(t, op, fx);
+    twin_settle(t, fx); /* before the op: it may ask again for what has just been answered */
+    if (op->request.len && op->kind != OP_CANCEL)
+        twin_once(t, op, fx);
+    else
+        twin_run(t, op, fx);
     twin_serve(t, fx);
+    twin_settle(t, fx);
 }
 
 uint64_t twin_due(const struct twin *t)
 {
-    for (size_t i = 0; i < t->n_spaces; i++)
-        if (t->spaces[i]->doomed)
+    for (size_t i = 0; i < t->n_locks; i++)
+        if (t->locks[i]->space->doomed && twin_exists(t, t->locks[i]))
             return t->now;
     return next_due(t).at;
 }

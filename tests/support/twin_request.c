@@ -1,4 +1,5 @@
 /* twin_request.c - what is asked of locks, by docs/SEMANTICS.md. */
+#include "machine/receipt.h"
 #include "twin_state.h"
 
 /* --- acquire --- */
@@ -82,6 +83,7 @@ static void ask(struct twin *t, struct t_wait *w, const struct op *op)
     w->grace = op->grace_ms;
     w->delay = op->delay_ms;
     w->end = t->now + op->wait_ms;
+    w->orphan = false;
     w->sets_body = op->flags & OP_SET_BODY;
     w->body = twin_keep(t, op->body);
     twin_plan_look(t, w);
@@ -97,14 +99,22 @@ static struct event *queued(const struct twin *t, const struct t_wait *w, const 
     return ev;
 }
 
-static void take_over(struct twin *t, struct t_wait *w, const struct op *op, struct effects *fx)
+void twin_replace(struct twin *t, struct t_wait *w, const struct op *op, struct effects *fx)
 {
     struct event *ev = twin_tell_wait(t, w, EVENT_REFUSED, fx);
     ev->asker = w->asker;
     ev->news = false;
     ev->reason = REASON_REPLACED;
-    ask(t, w, op);
+    w->asker = op->asker;
     queued(t, w, op, fx)->news = false;
+}
+
+static void take_over(struct twin *t, struct t_wait *w, const struct op *op, struct effects *fx)
+{
+    uint64_t asker = w->asker;
+    ask(t, w, op);
+    w->asker = asker;
+    twin_replace(t, w, op, fx);
 }
 
 static struct t_wait *join(struct twin *t, struct t_lock *l, const struct op *op,
@@ -153,8 +163,8 @@ static void acquire_one(struct twin *t, struct t_lock *l, const struct op *op,
 {
     enum reason why;
     struct t_wait *w = twin_wait_of(t, l, op->owner, session);
-    if (w && w->end <= t->now) /* ran out, and its turn had not come yet */
-        twin_end_wait(t, w, EVENT_TIMEOUT, REASON_NONE, fx);
+    if (w && twin_is_dead(t, w)) /* ran out, and its turn had not come yet */
+        twin_end_dead(t, w, fx);
     switch (judge(t, l, op, session, &why)) {
     case GRANT:
     case AGAIN:
@@ -408,14 +418,48 @@ static void cancel(struct twin *t, const struct t_space *s, const struct op *op,
     for (size_t i = 0; l && i < t->n_holds; i++)
         if (t->holds[i]->lock == l && t->holds[i]->asker == op->target) {
             twin_end_hold(t, t->holds[i], EVENT_RELEASED, REASON_CANCEL, fx);
+            twin_forget(t, op->request);
             return;
         }
+}
+
+static bool is_over(uint64_t id, uint64_t live)
+{
+    return id && id >> OP_NODE_SHIFT == live >> OP_NODE_SHIFT &&
+           id >> OP_RUN_SHIFT != live >> OP_RUN_SHIFT;
+}
+
+/* A node has a new run: those who waited there are gone, or may come back by their id. */
+static void cancel_runs(struct twin *t, uint64_t live, struct effects *fx)
+{
+    for (size_t i = 0; i < t->n_sessions; i++)
+        if (is_over(t->sessions[i]->target, live))
+            t->sessions[i]->target = 0;
+    for (size_t i = 0; i < t->n_waits;) {
+        struct t_wait *w = t->waits[i];
+        bool gone = is_over(w->asker, live);
+        if (gone && !twin_has_receipt(t, w)) {
+            w->asker = 0;
+            twin_end_wait(t, w, EVENT_LEFT, REASON_CANCEL, fx);
+            continue;
+        }
+        if (gone && w->end > t->now + RECEIPT_RETURN_MS) {
+            w->orphan = true;
+            w->end = t->now + RECEIPT_RETURN_MS;
+            twin_plan_look(t, w);
+        }
+        i++;
+    }
 }
 
 void twin_request(struct twin *t, const struct op *op, struct effects *fx)
 {
     struct t_space *s = twin_space(t, op->ns);
     struct t_session *session = twin_live(t, op->session);
+    if (op->kind == OP_CANCEL && !op->name.len && !op->session.len) {
+        cancel_runs(t, op->target, fx);
+        return;
+    }
     if (op->kind == OP_CANCEL) {
         cancel(t, s, op, fx);
         return;

@@ -228,7 +228,6 @@ uint64_t twin_reap(struct twin *t, uint64_t budget, struct effects *fx)
                     i++;
             }
             twin_drop(t->spaces, &t->n_spaces, s);
-            budget--;
             continue;
         }
         uint64_t units = reap_lock(t, l, fx);

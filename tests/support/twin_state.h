@@ -43,10 +43,19 @@ struct t_wait {
     enum lock_mode mode;
     enum lock_policy policy;
     bool sets_body;
+    bool orphan; /* its node is gone */
     uint64_t permits, of, ticket, asker, since, ttl, grace, delay, quiet;
     uint64_t end; /* the wait runs out */
     uint64_t
         look; /* when to look at it: its end, or before that, when it may have been quiet */
+};
+
+struct t_receipt {
+    struct slice id, asked;
+    uint64_t asker; /* who gets the answer */
+    uint64_t at;    /* answered then; before that: asked then */
+    bool answered;
+    struct event answer;
 };
 
 struct twin {
@@ -58,7 +67,8 @@ struct twin {
     struct t_session **sessions;
     struct t_hold **holds;
     struct t_wait **waits;
-    size_t n_spaces, n_locks, n_sessions, n_holds, n_waits;
+    struct t_receipt **receipts;
+    size_t n_spaces, n_locks, n_sessions, n_holds, n_waits, n_receipts;
     struct t_lock **served; /* the lines to serve in this step */
     size_t n_served;
     struct t_wait **line; /* the line that is being served */
@@ -78,6 +88,14 @@ struct event *twin_failed(const struct op *op, enum belay_err err, struct effect
 
 /* twin_request.c */
 void twin_request(struct twin *t, const struct op *op, struct effects *fx);
+/* Another asker stands at this place. */
+void twin_replace(struct twin *t, struct t_wait *w, const struct op *op, struct effects *fx);
+
+/* twin_receipt.c */
+void twin_once(struct twin *t, const struct op *op, struct effects *fx); /* it has an id */
+void twin_settle(struct twin *t, const struct effects *fx); /* answers of this step are kept */
+void twin_forget(struct twin *t, struct slice request);     /* if it has been answered */
+bool twin_has_receipt(const struct twin *t, const struct t_wait *w);
 
 /* twin_session.c */
 void twin_session_op(struct twin *t, const struct op *op, struct effects *fx);
@@ -87,6 +105,9 @@ void twin_namespace_op(struct twin *t, const struct op *op, struct effects *fx);
 uint64_t twin_reap(struct twin *t, uint64_t budget, struct effects *fx);
 
 /* twin.c, for the others */
+void twin_run(struct twin *t, const struct op *op, struct effects *fx); /* carries it out */
+bool twin_is_dead(const struct twin *t, const struct t_wait *w);
+void twin_end_dead(struct twin *t, struct t_wait *w, struct effects *fx);
 void twin_end_hold(struct twin *t, struct t_hold *h, enum event_kind kind, enum reason why,
                    struct effects *fx);
 void twin_end_wait(struct twin *t, struct t_wait *w, enum event_kind kind, enum reason why,
