@@ -241,7 +241,7 @@ struct reply *args_from_words(const struct params *ps, const struct slice *words
     return fail;
 }
 
-static bool takes(const struct params *ps, enum param p)
+bool args_takes(const struct params *ps, enum param p)
 {
     for (const uint8_t *q = ps->positions; *q != P_NONE; q++) {
         if (*q == p || (*q == P_HOLD && (p == P_FENCE || p == P_OWNER)))
@@ -257,7 +257,8 @@ static bool takes(const struct params *ps, enum param p)
 static enum param find_member(const struct params *ps, struct slice key)
 {
     for (enum param p = P_NONE + 1; p < P_COUNT; p++) {
-        if (infos[p].type != HOLD && slice_eq(key, slice_str(infos[p].member)) && takes(ps, p))
+        if (infos[p].type != HOLD && slice_eq(key, slice_str(infos[p].member)) &&
+            args_takes(ps, p))
             return p;
     }
     return P_NONE;

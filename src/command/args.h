@@ -66,6 +66,7 @@ struct reply *args_from_fields(const struct params *ps, const struct request *re
 /* One value, as if it had been a word. */
 struct reply *args_set(enum param p, struct slice word, struct arena *a, struct args *ret);
 
+bool args_takes(const struct params *ps, enum param p);
 /* The parameter with that name in a path template ("ns"), among those of `ps` first. */
 enum param args_param_of_path(const struct params *ps, struct slice name);
 

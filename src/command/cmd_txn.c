@@ -11,7 +11,13 @@ void cmd_txn(struct call *c)
         call_fail(c, err, "%s", what);
         return;
     }
+    if (txn.request.len && c->op.request.len) {
+        call_fail(c, BELAY_ERR_SYNTAX, "\"request\" is given twice");
+        return;
+    }
     c->op.kind = OP_TXN;
+    if (txn.request.len)
+        c->op.request = txn.request;
     c->op.session = txn.session;
     c->op.text = txn.description;
     c->op.wait_ms = txn.wait_ms;

@@ -113,6 +113,7 @@ static void finish(struct call *c)
     memset(&c->op, 0, sizeof c->op);
     c->op.account = c->context->account;
     c->op.ns = args_has(&c->args, P_NS) ? args_text(&c->args, P_NS) : c->context->ns;
+    c->op.request = args_text(&c->args, P_REQUEST);
     c->manner = (struct manner){.form = FORM_PLAIN,
                                 .command = (uint8_t)(c->command - table),
                                 .http = c->request->is_http};
@@ -208,6 +209,17 @@ static struct reply *read_http_body(struct call *c, struct request *req)
     return NULL;
 }
 
+/* Idempotency-Key is the request's id, where the command takes one; others ignore it. */
+static struct reply *read_key(struct call *c, const struct request *req)
+{
+    if (req->idempotency_key.len == 0 || !args_takes(&c->command->params, P_REQUEST))
+        return NULL;
+    if (args_has(&c->args, P_REQUEST))
+        return reply_error(c->arena, BELAY_ERR_SYNTAX,
+                           "\"request\" is given, and Idempotency-Key too");
+    return args_set(P_REQUEST, req->idempotency_key, c->arena, &c->args);
+}
+
 static void read_http(struct call *c, struct request *req)
 {
     struct reply *fail = NULL;
@@ -219,6 +231,8 @@ static void read_http(struct call *c, struct request *req)
         fail = read_http_body(c, req);
     if (!fail)
         fail = args_from_fields(&c->command->params, req, n_query, c->arena, &c->args);
+    if (!fail)
+        fail = read_key(c, req);
     if (!fail) {
         finish(c);
         return;

@@ -589,13 +589,14 @@ static bool make_statement(struct maker *mk, const struct json_token *t)
 /* --- the document --- */
 
 struct head {
-    struct slice session, description;
+    struct slice session, description, request;
     uint64_t wait_ms, min_uptime_s;
 };
 
 static const struct member head_members[] = {
     {S("session"), TYPE_TEXT, true, offsetof(struct head, session), 0},
     {S("description"), TYPE_TEXT, false, offsetof(struct head, description), 0},
+    {S("request"), TYPE_TEXT, false, offsetof(struct head, request), 0},
     {S("wait_ms"), TYPE_NUMBER, false, offsetof(struct head, wait_ms), LIMIT_WAIT_MS},
     {S("min_uptime_s"), TYPE_NUMBER, false, offsetof(struct head, min_uptime_s), UPTIME_MAX_S},
     {S(""), TYPE_TEXT, false, 0, 0},
@@ -624,7 +625,7 @@ static bool read_trust(struct maker *mk, const struct json_token *t, double *ret
 
 static bool read_head(struct maker *mk, const struct json_token *root, struct txn *ret)
 {
-    struct head head = {.session = {"", 0}, .description = {"", 0}};
+    struct head head = {.session = {"", 0}, .description = {"", 0}, .request = {"", 0}};
     const struct json_token *item = root + 1;
     if (root->type != JSON_OBJECT)
         return fail(mk, BELAY_ERR_SYNTAX, "a transaction is an object");
@@ -646,8 +647,12 @@ static bool read_head(struct maker *mk, const struct json_token *root, struct tx
     if (head.description.len > LIMIT_DESCRIPTION_BYTES)
         return fail(mk, BELAY_ERR_RANGE, "\"description\" is over LIMIT_DESCRIPTION_BYTES (%d)",
                     LIMIT_DESCRIPTION_BYTES);
+    if (head.request.len > LIMIT_REQUEST_BYTES)
+        return fail(mk, BELAY_ERR_RANGE, "\"request\" is over LIMIT_REQUEST_BYTES (%d)",
+                    LIMIT_REQUEST_BYTES);
     *ret =
         (struct txn){.session = head.session,
+                     .request = head.request,
                      .description = is_blank(head.description) ? SLICE("") : head.description,
                      .wait_ms = head.wait_ms,
                      .min_uptime_s = head.min_uptime_s};

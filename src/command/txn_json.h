@@ -1,6 +1,6 @@
 /* txn_json.h - a transaction in JSON becomes a program for the machine.
  *
- *   {"session":"id","description":"…","wait_ms":0,"min_uptime_s":0,"min_trust":0.5,
+ *   {"session":"id","description":"…","request":"…","wait_ms":0,"min_uptime_s":0,"min_trust":0.5,
  *    "statements":[{"assert":{"not":{"exists":{"table":"Month-End","key":"CGROVE-35"}}}},…]}
  *
  * docs/TRANSACTIONS.md has every statement and operator. What is wrong is refused with the path
@@ -16,6 +16,7 @@
 
 struct txn {
     struct slice session, description;
+    struct slice request; /* its id; empty: none */
     struct slice program; /* empty: a ping */
     uint64_t wait_ms;
     uint64_t min_uptime_s; /* what this node must be able to say of itself: server/trust.h */

@@ -158,6 +158,7 @@ static const struct known {
     {{"content-type", 12}, offsetof(struct request, content_type), true},
     {{"authorization", 13}, offsetof(struct request, authorization), true},
     {{"last-event-id", 13}, offsetof(struct request, last_event_id), true},
+    {{"idempotency-key", 15}, offsetof(struct request, idempotency_key), true},
     {{"accept", 6}, offsetof(struct request, accept), false},
 };
 enum { N_KNOWN = sizeof known / sizeof known[0] };

@@ -115,6 +115,7 @@ static void put_gauges(const struct server *s, struct buf *out)
     one(out, "belay_namespaces", "gauge", "Namespaces.", n.namespaces);
     one(out, "belay_variables", "gauge", "Records of variables.", n.variables);
     one(out, "belay_transactions_waiting", "gauge", "Transactions that wait.", n.transactions);
+    one(out, "belay_receipts", "gauge", "Answers kept for requests with an id.", n.receipts);
     put_trust(s, out);
     head(out, "belay_connections", "gauge", "Open connections by door.");
     buf_printf(out, "belay_connections{door=\"resp\"} %" PRIu64 "\n", doors[DOOR_RESP]);

@@ -368,6 +368,55 @@ static void wrong_words_say_what_is_wrong(void **state)
 
 #define L    "/v1/namespaces/default/locks/l"
 #define JSON "application/json"
+#define TXN  "{\"session\":\"s\""
+
+/* What changes something may bring an id. */
+static void a_request_may_have_an_id(void **state)
+{
+    (void)state;
+    static const struct row words[] = {
+        {"ACQUIRE l o REQUEST r", ACQ " mode=1 flags=256 ttl_ms=30000 request=r"},
+        {"ACQUIRE l o request r WAIT 5",
+         ACQ " mode=1 flags=256 ttl_ms=30000 wait_ms=5 request=r"},
+        {"RELEASE l 7 REQUEST r", "release name=l fence=7 request=r"},
+        {"RENEW l OWNER o REQUEST r", "renew name=l owner=o request=r"},
+        {"CONVERT l 7 MODE shared REQUEST r",
+         "convert name=l fence=7 mode=2 flags=256 request=r"},
+        {"BODY l 7 b REQUEST r", "body name=l body=b fence=7 flags=4 request=r"},
+        {"BREAK l REQUEST r", "break name=l request=r"},
+        {"SESSION OPEN ID s REQUEST r", "session-open session=s ttl_ms=60000 request=r"},
+        {"SESSION CLOSE s REQUEST r", "session-close session=s request=r"},
+        {"NAMESPACE CREATE n REQUEST r", "namespace-create ns=n request=r"},
+        {"NAMESPACE UPDATE n REQUEST r", "namespace-update ns=n request=r"},
+        {"NAMESPACE DELETE n REQUEST r", "namespace-delete ns=n request=r"},
+        {"TXN '" TXN "}' REQUEST r", "txn session=s request=r"},
+        {"TXN '" TXN ",\"request\":\"r\"}'", "txn session=s request=r"},
+        {"TXN '" TXN ",\"request\":\"r\"}' REQUEST r", "-SYNTAX \"request\" is given twice"},
+        {"ACQUIRE l o REQUEST \"\"", "-RANGE REQUEST must have 1 to 64 bytes, not 0"},
+        {"SHOW l REQUEST r", "-SYNTAX unknown word 'REQUEST'..."},
+        {"SESSION KEEPALIVE s REQUEST r", "session-keepalive more+=s more+=REQUEST more+=r"},
+    };
+    static const struct row bodies[] = {
+        {"POST " L "/acquire {\"owner\":\"o\",\"request\":\"r\"}",
+         ACQ " mode=1 flags=8 ttl_ms=30000 request=r"},
+        {"DELETE " L "?request=r", "break name=l flags=8 request=r"},
+        {"POST /v1/namespaces/default/transactions " TXN ",\"request\":\"r\"}",
+         "txn session=s request=r"},
+        {"GET " L "?request=r", "-SYNTAX unknown query parameter 'request'"},
+    };
+    static const struct row headers[] = {
+        {"POST " L "/release {\"fence\":7}", "release name=l fence=7 flags=8 request=key"},
+        {"DELETE /v1/sessions/s", "session-close session=s request=key"},
+        {"POST /v1/namespaces/default/transactions " TXN "}", "txn session=s request=key"},
+        {"POST " L "/release {\"fence\":7,\"request\":\"r\"}",
+         "-SYNTAX \"request\" is given, and Idempotency-Key too"},
+        {"GET " L, "show name=l"},
+        {"POST /v1/sessions/s/keepalive", "session-keepalive more+=s"},
+    };
+    CHECK_ROWS(words, NULL);
+    CHECK_ROWS(bodies, JSON);
+    CHECK_ROWS(headers, JSON "\r\nIdempotency-Key: key");
+}
 
 static void http_becomes_ops(void **state)
 {
@@ -652,6 +701,7 @@ int main(void)
         cmocka_unit_test(words_become_ops),
         cmocka_unit_test(redis_words_become_ops),
         cmocka_unit_test(wrong_words_say_what_is_wrong),
+        cmocka_unit_test(a_request_may_have_an_id),
         cmocka_unit_test(http_becomes_ops),
         cmocka_unit_test(wrong_http_says_what_is_wrong),
         cmocka_unit_test(glock_paths_become_ops),

@@ -229,6 +229,7 @@ static const struct {
     {"Host with a user", S("GET / HTTP/1.1\r\nHost: a@b\r\n\r\n"), 400},
     {"two types", S(GET "Content-Type: a\r\nContent-Type: b\r\n\r\n"), 400},
     {"two origins", S(GET "Origin: a\r\nOrigin: b\r\n\r\n"), 400},
+    {"two idempotency keys", S(GET "Idempotency-Key: a\r\nIdempotency-Key: a\r\n\r\n"), 400},
     {"two authorizations", S(GET "Authorization: a\r\nAuthorization: b\r\n\r\n"), 400},
     /* the request line */
     {"no version", S("GET /\r\n" HOST "\r\n"), 400},
@@ -380,7 +381,7 @@ static void headers_find_their_place(void **state)
     struct slice in =
         SLICE("POST /p HTTP/1.1\r\nhost:  belay:7117 \r\nContent-type: application/json\r\n"
               "ORIGIN: http://a\r\nAccept: text/event-stream\r\nAccept: */*\r\n"
-              "Last-Event-ID: 42\r\nAuthorization: Bearer t\r\n\r\n");
+              "Last-Event-ID: 42\r\nAuthorization: Bearer t\r\nIdempotency-Key: k-1\r\n\r\n");
     assert_int_equal(http_next(in, &arena, &req, &used, &err), HTTP_DONE);
     assert_true(slice_eq(req.host, SLICE("belay:7117")));
     assert_true(slice_eq(req.content_type, SLICE("application/json")));
@@ -388,6 +389,7 @@ static void headers_find_their_place(void **state)
     assert_true(slice_eq(req.accept, SLICE("text/event-stream")));
     assert_true(slice_eq(req.last_event_id, SLICE("42")));
     assert_true(slice_eq(req.authorization, SLICE("Bearer t")));
+    assert_true(slice_eq(req.idempotency_key, SLICE("k-1")));
     assert_int_equal(req.n_words, 0);
     arena_done(&arena);
 }
