@@ -13,12 +13,10 @@ void buf_free(struct buf *b)
     *b = (struct buf){0};
 }
 
-bool buf_reserve(struct buf *b, size_t n)
+bool buf_grow(struct buf *b, size_t n)
 {
     if (b->oom)
         return false;
-    if (b->cap - b->end >= n)
-        return true;
     size_t len = buf_len(b);
     if (b->start && len + n <= b->cap && b->start >= len) {
         memcpy(b->mem, b->mem + b->start, len); /* the halves do not overlap */

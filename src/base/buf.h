@@ -46,8 +46,14 @@ static inline struct slice buf_slice(const struct buf *b)
     return b->mem ? slice_of(buf_data(b), buf_len(b)) : slice_of("", 0);
 }
 
-/* Room for `n` more bytes at mem + end; false when memory ran out. */
-bool buf_reserve(struct buf *b, size_t n);
+bool buf_grow(struct buf *b, size_t n);
+
+/* Room for `n` more bytes at mem + end; false when memory ran out. Mostly there is: no call. */
+static inline bool buf_reserve(struct buf *b, size_t n)
+{
+    return (b->cap - b->end >= n && !b->oom) || buf_grow(b, n);
+}
+
 void buf_put(struct buf *b, const void *data, size_t n); /* copies */
 void buf_put_slice(struct buf *b, struct slice s);
 void buf_put_str(struct buf *b, const char *s);

@@ -25,22 +25,39 @@ static inline void sip_round(struct sip *s)
     s->c = rotl(s->c, 32);
 }
 
+static inline uint64_t load(const unsigned char *p) /* compilers make one instruction of it */
+{
+    return p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24 |
+           (uint64_t)p[4] << 32 | (uint64_t)p[5] << 40 | (uint64_t)p[6] << 48 |
+           (uint64_t)p[7] << 56;
+}
+
+/* The last `left` (below 8) of `n` bytes, at p: with a look back where there is something
+ * behind. */
+static inline uint64_t load_tail(const unsigned char *p, size_t left, size_t n)
+{
+    if (left && n >= 8)
+        return load(p + left - 8) >> (64 - 8 * left);
+    uint64_t word = 0;
+    for (size_t i = 0; i < left; i++)
+        word |= (uint64_t)p[i] << (8 * i);
+    return word;
+}
+
 uint64_t hash_bytes(const struct hash_key *key, const void *data, size_t n)
 {
     struct sip s = {key->k0 ^ 0x736f6d6570736575ULL, key->k1 ^ 0x646f72616e646f6dULL,
                     key->k0 ^ 0x6c7967656e657261ULL, key->k1 ^ 0x7465646279746573ULL};
     const unsigned char *p = data;
-    uint64_t word = 0;
+    uint64_t word;
     size_t left = n;
     for (; left >= 8; left -= 8, p += 8) {
-        memcpy(&word, p, 8);
+        word = load(p);
         s.d ^= word;
         sip_round(&s);
         s.a ^= word;
     }
-    word = (uint64_t)n << 56;
-    for (size_t i = 0; i < left; i++)
-        word |= (uint64_t)p[i] << (8 * i);
+    word = (uint64_t)n << 56 | load_tail(p, left, n);
     s.d ^= word;
     sip_round(&s);
     s.a ^= word;

@@ -49,13 +49,6 @@ void feed_close(struct feed *f)
     free(f);
 }
 
-static char *keep(char *at, struct slice s)
-{
-    if (s.len)
-        memcpy(at, s.data, s.len);
-    return at + s.len;
-}
-
 uint64_t feed_append(struct feed *f, const struct event *ev)
 {
     struct slot *slot = &f->slots[f->next % f->cap];
@@ -83,11 +76,11 @@ uint64_t feed_append(struct feed *f, const struct event *ev)
                        .owner_len = (uint16_t)ev->owner.len,
                        .session_len = (uint16_t)ev->session.len,
                        .name_len = (uint16_t)ev->name.len};
-    char *at = keep(k->bytes, ev->account);
-    at = keep(at, ev->ns);
-    at = keep(at, ev->name);
-    at = keep(at, ev->owner);
-    (void)keep(at, ev->session);
+    char *at = slice_put(k->bytes, ev->account);
+    at = slice_put(at, ev->ns);
+    at = slice_put(at, ev->name);
+    at = slice_put(at, ev->owner);
+    (void)slice_put(at, ev->session);
     uint64_t seq = f->next++;
     list_each_safe(it, &f->watchers)
     {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/pool.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -214,6 +215,81 @@ static void a_list_keeps_its_order(void **state)
     list_remove(&nodes[0]);
 }
 
+/* Blocks of all sizes come and go at random, far more of a size than are kept; what is written
+ * into one stays while it is in use. */
+static void pool_blocks_are_used_again_and_never_twice(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 3 * POOL_KEEP };
+    struct pool p = {0};
+    struct {
+        unsigned char *at;
+        size_t bytes;
+    } used[BLOCKS] = {{0}};
+    srand(2);
+    for (int i = 0; i < 100000; i++) {
+        size_t at = (size_t)rand() % BLOCKS;
+        if (used[at].at) {
+            for (size_t j = 0; j < used[at].bytes; j++)
+                assert_int_equal(used[at].at[j], (unsigned char)at);
+            pool_free(&p, used[at].at, used[at].bytes);
+            used[at].at = NULL;
+        } else {
+            used[at].bytes = 1 + (size_t)rand() % (i % 2 ? 20 : POOL_SIZES * POOL_STEP + 40);
+            used[at].at = pool_alloc(&p, used[at].bytes);
+            memset(used[at].at, (int)at, used[at].bytes);
+        }
+    }
+    void *block = pool_alloc(&p, 7);
+    pool_free(&p, block, 7);
+    assert_ptr_equal(pool_alloc(&p, POOL_LEAST), block);
+    free(block);
+    for (size_t i = 0; i < BLOCKS; i++)
+        free(used[i].at);
+    pool_done(&p);
+    assert_null(p.first[0]);
+}
+
+static void slices_of_every_length_are_copied(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < 70; n++) {
+        char *from = mem_alloc(n), *to = mem_alloc(n); /* nothing behind them may be touched */
+        for (size_t i = 0; i < n; i++)
+            from[i] = (char)('!' + i);
+        assert_ptr_equal(slice_put(to, slice_of(from, n)), to + n);
+        assert_memory_equal(to, from, n);
+        free(from);
+        free(to);
+    }
+    char none;
+    assert_ptr_equal(slice_put(&none, slice_of(NULL, 0)), &none);
+}
+
+static void letters_of_either_case_are_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        struct slice a, b;
+        bool same;
+    } rows[] = {
+        {{"", 0}, {NULL, 0}, true},
+        {{"Acquire", 7}, {"ACQUIRE", 7}, true},
+        {{"azAZ", 4}, {"AZaz", 4}, true},
+        {{"ttl", 3}, {"tt", 2}, false},
+        {{"ttl", 3}, {"ttk", 3}, false},
+        {{"\0a", 2}, {"\0B", 2}, false}, /* a NUL ends nothing */
+        {{"a\0", 2}, {"a ", 2}, false},  /* they differ by the bit of the case, but */
+        {{"@", 1}, {"`", 1}, false},     /* only letters have a case */
+        {{"[", 1}, {"{", 1}, false},
+        {{"\xc4", 1}, {"\xe4", 1}, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(slice_eq_nocase(rows[i].a, rows[i].b), rows[i].same);
+        assert_int_equal(slice_eq_nocase(rows[i].b, rows[i].a), rows[i].same);
+    }
+}
+
 /* SipHash-1-3: the values of Python 3.11's hash() of bytes with PYTHONHASHSEED=0 (keys 0, 0).
  * CRC32C: RFC 3720, B.4. */
 static void hashes_have_known_values(void **state)
@@ -228,6 +304,10 @@ static void hashes_have_known_values(void **state)
     assert_true(hash_bytes(&zero, "12345678", 8) == 0x3489982430560a87u);
     assert_true(hash_bytes(&zero, bytes, 63) == 0x385d3e39e5f37359u);
     assert_true(hash_bytes(&zero, flat, 16) == 0x76be999e3e25b2a0u);
+    uint64_t all = 0;
+    for (size_t n = 1; n < 63; n++)
+        all ^= hash_bytes(&zero, bytes, n);
+    assert_true(all == 0x87e11d4c7e47629fu);
     assert_true(hash_bytes(&other, "a", 1) != hash_bytes(&zero, "a", 1));
 
     assert_true(crc32c(0, "123456789", 9) == 0xe3069283u);
@@ -282,6 +362,9 @@ int main(void)
         cmocka_unit_test(the_table_finds_while_it_grows),
         cmocka_unit_test(the_heap_gives_the_earliest),
         cmocka_unit_test(a_list_keeps_its_order),
+        cmocka_unit_test(pool_blocks_are_used_again_and_never_twice),
+        cmocka_unit_test(slices_of_every_length_are_copied),
+        cmocka_unit_test(letters_of_either_case_are_the_same),
         cmocka_unit_test(hashes_have_known_values),
         cmocka_unit_test(log_text_is_printable_and_bounded),
         cmocka_unit_test(errors_have_words),
