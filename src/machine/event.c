@@ -60,12 +60,6 @@ struct event *effects_add(struct effects *fx, enum event_kind kind)
     return ev;
 }
 
-void effects_reset(struct effects *fx)
-{
-    fx->n = 0;
-    arena_reset(&fx->arena);
-}
-
 void effects_done(struct effects *fx)
 {
     free(fx->events);

@@ -202,6 +202,10 @@ struct effects {
 
 struct event *effects_add(struct effects *fx,
                           enum event_kind kind); /* zeroed; valid until next */
-void effects_reset(struct effects *fx);
+static inline void effects_reset(struct effects *fx)
+{
+    fx->n = 0;
+    arena_reset(&fx->arena);
+}
 void effects_done(struct effects *fx);
 #endif

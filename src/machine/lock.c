@@ -11,28 +11,38 @@ static bool same_name(struct map_node *node, const void *key)
     return slice_eq(lock_name(map_item(node, const struct lock, by_name)), *name);
 }
 
-struct lock *lock_find(const struct machine *m, const struct space *s, struct slice name)
+struct lock *lock_locate(const struct machine *m, const struct space *s, struct slice name,
+                         uint64_t *ret_hash)
 {
-    uint64_t hash = hash_bytes(&m->key, name.data, name.len);
-    struct map_node *n = map_find(&s->locks, hash, same_name, &name);
+    *ret_hash = hash_bytes(&m->key, name.data, name.len);
+    struct map_node *n = map_find(&s->locks, *ret_hash, same_name, &name);
     return n ? map_item(n, struct lock, by_name) : NULL;
 }
 
-struct lock *lock_get(struct machine *m, struct space *s, struct slice name)
+struct lock *lock_make(struct machine *m, struct space *s, struct slice name, uint64_t hash)
 {
-    uint64_t hash = hash_bytes(&m->key, name.data, name.len);
-    struct map_node *n = map_find(&s->locks, hash, same_name, &name);
-    if (n)
-        return map_item(n, struct lock, by_name);
     BELAY_CHECK(name.len <= LIMIT_NAME_BYTES);
-    struct lock *l = mem_alloc(sizeof *l + name.len);
+    struct lock *l = pool_alloc(&m->pool, sizeof *l + name.len);
     *l = (struct lock){.space = s, .name_len = (uint16_t)name.len};
-    memcpy(l->name, name.data, name.len);
+    (void)slice_put(l->name, name);
     list_init(&l->holds);
     map_add(&s->locks, &l->by_name, hash);
     index_add(&s->index, l);
     m->locks++;
     return l;
+}
+
+struct lock *lock_find(const struct machine *m, const struct space *s, struct slice name)
+{
+    uint64_t hash;
+    return lock_locate(m, s, name, &hash);
+}
+
+struct lock *lock_get(struct machine *m, struct space *s, struct slice name)
+{
+    uint64_t hash;
+    struct lock *l = lock_locate(m, s, name, &hash);
+    return l ? l : lock_make(m, s, name, hash);
 }
 
 void lock_free(struct machine *m, struct lock *l)
@@ -47,7 +57,7 @@ void lock_free(struct machine *m, struct lock *l)
     index_remove(&l->space->index, l);
     map_remove(&l->space->locks, &l->by_name);
     m->locks--;
-    free(l);
+    pool_free(&m->pool, l, sizeof *l + l->name_len);
 }
 
 struct more *lock_more(struct lock *l)
@@ -147,7 +157,7 @@ struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, 
 {
     BELAY_CHECK(g->owner.len > 0 && g->owner.len <= LIMIT_OWNER_BYTES);
     BELAY_CHECK(l->capacity - l->used >= g->weight);
-    struct hold *h = mem_alloc(sizeof *h + g->owner.len);
+    struct hold *h = pool_alloc(&m->pool, sizeof *h + g->owner.len);
     *h = (struct hold){.lock = l,
                        .session = g->session,
                        .asker = g->asker,
@@ -158,7 +168,7 @@ struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, 
                        .weight = g->weight,
                        .owner_len = (uint8_t)g->owner.len,
                        .end = {.seq = fence, .tag = END_HOLD}};
-    memcpy(h->owner, g->owner.data, g->owner.len);
+    (void)slice_put(h->owner, g->owner);
     list_push_back(&l->holds, &h->in_lock);
     list_init(&h->in_session);
     if (h->session) {
@@ -275,7 +285,7 @@ void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reas
     l->used -= h->weight;
     if (--l->n_holds == 0)
         l->space->held--, m->held--;
-    free(h);
+    pool_free(&m->pool, h, sizeof *h + h->owner_len);
     lock_touch(m, l);
 }
 

@@ -89,6 +89,7 @@ void machine_close(struct machine *m)
     txn_scratch_free(m->scratch);
     mail_free(m);
     receipts_done(m);
+    pool_done(&m->pool);
     free(m->touched);
     free(m);
 }
@@ -173,26 +174,38 @@ static void step_once(struct machine *m, const struct op *op, struct effects *fx
     receipt_note(m, op, fx, first);
 }
 
+/* The lines that were touched, then the transactions that wait for what has changed: mostly
+ * none, which costs no call. */
+static inline void serve(struct machine *m, struct effects *fx)
+{
+    if (m->n_touched)
+        lock_serve_touched(m, fx);
+    if (m->ready.count)
+        parked_serve(m, fx);
+}
+
 void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
 {
     BELAY_CHECK(op->index == m->applied + 1 && !op_is_read(op->kind));
     if (op->now_ms > m->now_ms)
         m->now_ms = op->now_ms; /* a new leader's clock may be behind: time never goes back */
 
-    namespace_bury(m); /* the events of the step before may have pointed into them */
+    if (!list_empty(&m->doomed))
+        namespace_bury(m); /* the events of the step before may have pointed into them */
     uint64_t budget =
         expire(m, MACHINE_EXPIRE_BATCH, fx); /* leases end here and nowhere else */
-    lock_serve_touched(m, fx);
-    (void)namespace_reap(m, budget, fx);
-    parked_serve(m, fx);
+    if (!list_empty(&m->doomed)) {
+        lock_serve_touched(m, fx);
+        (void)namespace_reap(m, budget, fx);
+    }
+    serve(m, fx);
     if (m->receipts.n_answered)
         receipt_drop_old(m);
     if (op->request.len && op->kind != OP_CANCEL)
         step_once(m, op, fx);
     else
         steps[op->kind](m, op, fx);
-    lock_serve_touched(m, fx);
-    parked_serve(m, fx);
+    serve(m, fx);
     m->applied = op->index;
     BELAY_DCHECK(machine_is_sound(m));
 }

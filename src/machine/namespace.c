@@ -25,7 +25,7 @@ struct account *account_add(struct machine *m, struct slice name)
 }
 
 /* Where the namespace is, or would be. */
-static size_t place_of(const struct account *a, struct slice name, bool *ret_found)
+static inline size_t place_of(const struct account *a, struct slice name, bool *ret_found)
 {
     size_t lo = 0, hi = a->n;
     while (lo < hi) {

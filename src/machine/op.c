@@ -12,11 +12,6 @@ static const char *const words[] = {
 #undef X
 };
 
-bool op_is_read(enum op_kind kind)
-{
-    return kind >= OP_CHECK;
-}
-
 const char *op_word(enum op_kind kind)
 {
     return (size_t)kind < OP_KIND_COUNT ? words[kind] : "unknown";

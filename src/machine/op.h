@@ -175,7 +175,10 @@ enum { OP_VERSION = 3 }; /* 1: without program, 2: without request; still read *
 enum { OP_NODE_SHIFT = 56, OP_RUN_SHIFT = 42 };
 #define OP_ASKER_LOOSE (UINT64_C(1) << 63)
 
-bool op_is_read(enum op_kind kind);
+static inline bool op_is_read(enum op_kind kind)
+{
+    return kind >= OP_CHECK;
+}
 const char *op_word(enum op_kind kind);
 
 /* Appends version, kind and the fields that are not absent. */

@@ -137,10 +137,9 @@ static struct judgement judge(const struct machine *m, const struct space *s,
     return (struct judgement){.verdict = is_free ? GRANT : WAIT};
 }
 
-struct hold *request_grant(struct machine *m, struct space *s, const struct op *op,
-                           struct slice name, struct session *session, struct effects *fx)
+struct hold *request_grant(struct machine *m, struct lock *l, const struct op *op,
+                           struct session *session, struct effects *fx)
 {
-    struct lock *l = lock_get(m, s, name);
     l->capacity = request_capacity(op);
     if (op->flags & OP_SET_BODY) {
         lock_set_body(l, op->body);
@@ -244,14 +243,11 @@ static bool refused_as_deadlock(const struct machine *m, const struct lock *l,
     return true;
 }
 
-static void join_line(struct machine *m, struct space *s, const struct op *op,
+static void join_line(struct machine *m, struct lock *l, const struct op *op,
                       struct session *session, struct effects *fx)
 {
-    struct lock *l = lock_find(m, s, op->name);
-    struct who who = {op->owner, session};
-    if (l && refused_as_deadlock(m, l, op, who, fx))
+    if (refused_as_deadlock(m, l, op, (struct who){op->owner, session}, fx))
         return;
-    l = lock_get(m, s, op->name);
     l->capacity = request_capacity(op);
     struct wait *w = wait_add(m, l, op, session, NULL);
     queued(m, w, op, fx);
@@ -271,13 +267,16 @@ static void bury_dead_wait(struct machine *m, const struct lock *l, struct who w
 static void acquire_one(struct machine *m, struct space *s, const struct op *op,
                         struct session *session, struct effects *fx)
 {
-    struct lock *l = lock_find(m, s, op->name);
+    uint64_t hash;
+    struct lock *l = lock_locate(m, s, op->name, &hash);
     if (l)
         bury_dead_wait(m, l, (struct who){op->owner, session}, fx);
     struct judgement j = judge(m, s, l, op, session);
+    if (!l && (j.verdict == GRANT || j.verdict == WAIT))
+        l = lock_make(m, s, op->name, hash);
     switch (j.verdict) {
     case GRANT:
-        (void)request_grant(m, s, op, op->name, session, fx);
+        (void)request_grant(m, l, op, session, fx);
         break;
     case GRANT_AGAIN:
         request_grant_again(m, j.hold, op, fx);
@@ -292,7 +291,7 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
         request_failed(op, BELAY_ERR_LIMIT, j.limit, fx);
         break;
     case WAIT:
-        join_line(m, s, op, session, fx);
+        join_line(m, l, op, session, fx);
         break;
     }
 }

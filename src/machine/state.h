@@ -18,6 +18,7 @@
 #include "base/heap.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/pool.h"
 #include "machine/event.h"
 #include "machine/index.h"
 #include "machine/machine.h"
@@ -260,6 +261,7 @@ struct machine {
     struct mailbox *boxes;       /* by group: 0 writes to all, all write to 0 */
     uint64_t n_letters;          /* in all of them */
     struct receipts receipts;
+    struct pool pool; /* of locks and holds */
 };
 
 /* Who holds or waits: owner and session together. */
@@ -398,6 +400,10 @@ uint64_t namespace_reap(struct machine *m, uint64_t budget,
 /* lock.c: locks and holds */
 struct lock *lock_find(const struct machine *m, const struct space *s, struct slice name);
 struct lock *lock_get(struct machine *m, struct space *s, struct slice name); /* or makes it */
+/* The same in two steps, the name hashed once: find it, and make the one that is not there. */
+struct lock *lock_locate(const struct machine *m, const struct space *s, struct slice name,
+                         uint64_t *ret_hash);
+struct lock *lock_make(struct machine *m, struct space *s, struct slice name, uint64_t hash);
 void lock_drop_if_idle(struct machine *m, struct lock *l); /* frees what nobody needs */
 void lock_free(struct machine *m, struct lock *l);
 struct more *lock_more(struct lock *l);
@@ -436,8 +442,8 @@ void request_cancel(struct machine *m, const struct op *op, struct effects *fx);
 /* The request that stands here has been sent again: the answer goes to the new asker. */
 void request_return(struct machine *m, struct wait *w, const struct op *op, struct effects *fx);
 /* A grant that has been judged: of a new hold, and of one that is held already. */
-struct hold *request_grant(struct machine *m, struct space *s, const struct op *op,
-                           struct slice name, struct session *session, struct effects *fx);
+struct hold *request_grant(struct machine *m, struct lock *l, const struct op *op,
+                           struct session *session, struct effects *fx);
 void request_grant_again(struct machine *m, struct hold *h, const struct op *op,
                          struct effects *fx);
 uint32_t request_capacity(const struct op *op);

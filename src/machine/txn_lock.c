@@ -210,7 +210,7 @@ void plan_perform(struct machine *m, struct space *s, struct session *session,
         if (h)
             request_grant_again(m, h, &op, fx);
         else
-            h = request_grant(m, s, &op, op.name, session, fx);
+            h = request_grant(m, lock_get(m, s, op.name), &op, session, fx);
         rows[step->row].fence = hold_fence(h);
         rows[step->row].kind = TXN_ROW_FENCE;
     }
