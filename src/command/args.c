@@ -7,13 +7,14 @@
 enum param_type { BYTES, INT, WORD, FLAG, OFF, HOLD, REST };
 
 static const struct param_info {
-    const char *keyword, *member;
+    struct slice keyword;
+    const char *member;
     enum param_type type;
     uint64_t min, max;
     const char *shown;
 } infos[P_COUNT] = {
 #define P(id, keyword, member, type, min, max, shown)                                          \
-    [P_##id] = {keyword, member, type, min, max, shown},
+    [P_##id] = {{keyword, sizeof(keyword) - 1}, member, type, min, max, shown},
 #include "command/params.def"
 #undef P
 };
@@ -21,12 +22,17 @@ static_assert(P_COUNT <= 64, "struct args keeps one bit for each parameter");
 
 static const struct {
     enum param param;
-    const char *word;
+    struct slice word;
     uint64_t value;
 } words_of[] = {
-    {P_MODE, "exclusive", MODE_EXCLUSIVE}, {P_MODE, "shared", MODE_SHARED},
-    {P_POLICY, "hard", POLICY_HARD},       {P_POLICY, "soft", POLICY_SOFT},
-    {P_POLICY, "timed", POLICY_TIMED},
+#define W(param, word, value)                                                                  \
+    {                                                                                          \
+        param, {word, sizeof(word) - 1}, value                                                 \
+    }
+    W(P_MODE, "exclusive", MODE_EXCLUSIVE), W(P_MODE, "shared", MODE_SHARED),
+    W(P_POLICY, "hard", POLICY_HARD),       W(P_POLICY, "soft", POLICY_SOFT),
+    W(P_POLICY, "timed", POLICY_TIMED),
+#undef W
 };
 
 enum { QUOTE_BYTES_MAX = 40 };
@@ -55,9 +61,9 @@ bool args_parse_u64(struct slice word, uint64_t *ret)
         return false;
     for (size_t i = 0; i < word.len; i++) {
         unsigned digit = (unsigned char)word.data[i] - (unsigned)'0';
-        if (digit > 9 || v > (UINT64_MAX - digit) / 10)
+        if (digit > 9 || __builtin_mul_overflow(v, 10, &v) ||
+            __builtin_add_overflow(v, digit, &v))
             return false;
-        v = v * 10 + digit;
     }
     *ret = v;
     return true;
@@ -65,15 +71,7 @@ bool args_parse_u64(struct slice word, uint64_t *ret)
 
 static struct slice shown_name(enum param p, bool http)
 {
-    return slice_str(http && infos[p].member[0] ? infos[p].member : infos[p].keyword);
-}
-
-static struct reply *fail_range(enum param p, bool http, struct slice word, struct arena *a)
-{
-    return reply_error(a, BELAY_ERR_RANGE,
-                       "%s must be a whole number from %llu to %llu, not %s",
-                       shown_name(p, http).data, (unsigned long long)infos[p].min,
-                       (unsigned long long)infos[p].max, args_quote(a, word));
+    return http && infos[p].member[0] ? slice_str(infos[p].member) : infos[p].keyword;
 }
 
 static struct reply *fail_word(enum param p, bool http, struct slice word, struct arena *a)
@@ -81,7 +79,7 @@ static struct reply *fail_word(enum param p, bool http, struct slice word, struc
     struct buf known = {0};
     for (size_t i = 0; i < sizeof words_of / sizeof *words_of; i++) {
         if (words_of[i].param == p)
-            buf_printf(&known, "%s%s", buf_len(&known) ? ", " : "", words_of[i].word);
+            buf_printf(&known, "%s%s", buf_len(&known) ? ", " : "", words_of[i].word.data);
     }
     struct reply *r =
         reply_error(a, BELAY_ERR_SYNTAX, "%s must be one of %s, not %s",
@@ -90,32 +88,53 @@ static struct reply *fail_word(enum param p, bool http, struct slice word, struc
     return r;
 }
 
-/* A word or a text for p: checks and stores it. */
+/* What read_value() did not take. Apart, so that nothing of it burdens those that are right. */
+static __attribute__((cold)) struct reply *fail_value(enum param p, bool http,
+                                                      struct slice word, struct arena *a)
+{
+    const struct param_info *info = &infos[p];
+    unsigned long long min = info->min, max = info->max;
+    if (info->type == WORD)
+        return fail_word(p, http, word, a);
+    if (info->type == INT)
+        return reply_error(a, BELAY_ERR_RANGE,
+                           "%s must be a whole number from %llu to %llu, not %s",
+                           shown_name(p, http).data, min, max, args_quote(a, word));
+    return reply_error(a, BELAY_ERR_RANGE, "%s must have %llu to %llu bytes, not %zu",
+                       shown_name(p, http).data, min, max, word.len);
+}
+
+static bool find_word(enum param p, struct slice word, uint64_t *ret)
+{
+    for (size_t i = 0; i < sizeof words_of / sizeof *words_of; i++) {
+        if (words_of[i].param == p && slice_eq_nocase(word, words_of[i].word)) {
+            *ret = words_of[i].value;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A word or a text for p: is it right? Stores it. */
+static bool read_value(enum param p, struct slice word, struct arg *ret)
+{
+    const struct param_info *info = &infos[p];
+    ret->text = word;
+    ret->number = 0;
+    if (info->type == INT)
+        return args_parse_u64(word, &ret->number) && ret->number >= info->min &&
+               ret->number <= info->max;
+    if (info->type == WORD)
+        return find_word(p, word, &ret->number);
+    return word.len >= info->min && word.len <= info->max;
+}
+
 static struct reply *set_text(enum param p, bool http, struct slice word, struct arena *a,
                               struct args *ret)
 {
-    const struct param_info *info = &infos[p];
-    uint64_t number = 0;
-    if (info->type == INT) {
-        if (!args_parse_u64(word, &number) || number < info->min || number > info->max)
-            return fail_range(p, http, word, a);
-    } else if (info->type == WORD) {
-        size_t i = 0;
-        size_t n = sizeof words_of / sizeof *words_of;
-        while (i < n &&
-               (words_of[i].param != p || !slice_eq_nocase(word, slice_str(words_of[i].word))))
-            i++;
-        if (i == n)
-            return fail_word(p, http, word, a);
-        number = words_of[i].value;
-    } else if (word.len < info->min || word.len > info->max) {
-        return reply_error(a, BELAY_ERR_RANGE, "%s must have %llu to %llu bytes, not %zu",
-                           shown_name(p, http).data, (unsigned long long)info->min,
-                           (unsigned long long)info->max, word.len);
-    }
+    if (!read_value(p, word, &ret->at[p]))
+        return fail_value(p, http, word, a);
     ret->have |= 1ULL << p;
-    ret->at[p].text = word;
-    ret->at[p].number = number;
     return NULL;
 }
 
@@ -129,7 +148,7 @@ void args_usage(const struct params *ps, struct buf *out)
     for (const uint8_t *p = ps->positions; *p != P_NONE; p++)
         buf_printf(out, "%s%s", p == ps->positions ? "" : " ", infos[*p].shown);
     for (const uint8_t *p = ps->options; *p != P_NONE; p++)
-        buf_printf(out, "%s[%s%s%s]", buf_len(out) ? " " : "", infos[*p].keyword,
+        buf_printf(out, "%s[%s%s%s]", buf_len(out) ? " " : "", infos[*p].keyword.data,
                    infos[*p].shown[0] ? " " : "", infos[*p].shown);
 }
 
@@ -193,9 +212,7 @@ static struct reply *read_positions(const struct params *ps, const struct slice 
 static enum param find_keyword(const struct params *ps, struct slice word)
 {
     for (const uint8_t *p = ps->options; *p != P_NONE; p++) {
-        const char *keyword = infos[*p].keyword;
-        if ((word.len && (keyword[0] | 32) == (word.data[0] | 32)) &&
-            slice_eq_nocase(word, slice_str(keyword)))
+        if (slice_eq_nocase(word, infos[*p].keyword))
             return *p;
     }
     return P_NONE;
@@ -223,7 +240,7 @@ struct reply *args_from_words(const struct params *ps, const struct slice *words
         if (p == P_NONE)
             return fail_unknown(ps, words[at], a);
         if (args_has(ret, p))
-            return reply_error(a, BELAY_ERR_SYNTAX, "%s is given twice", infos[p].keyword);
+            return reply_error(a, BELAY_ERR_SYNTAX, "%s is given twice", infos[p].keyword.data);
         at++;
         if (infos[p].type == FLAG || infos[p].type == OFF) {
             ret->have |= 1ULL << p;
@@ -231,7 +248,7 @@ struct reply *args_from_words(const struct params *ps, const struct slice *words
         }
         if (at == n)
             return reply_error(a, BELAY_ERR_SYNTAX, "%s needs a value behind it: %s",
-                               infos[p].keyword, infos[p].shown);
+                               infos[p].keyword.data, infos[p].shown);
         fail = set_text(p, false, words[at++], a, ret);
         /* "POLICY timed 500" is short for "POLICY timed QUIET 500" */
         if (!fail && p == P_POLICY && ret->at[p].number == POLICY_TIMED && at < n &&
@@ -314,7 +331,7 @@ static struct reply *set_json_number(enum param p, struct slice raw, struct aren
 {
     uint64_t number = 0;
     if (!json_u64(raw, &number) || number < infos[p].min || number > infos[p].max)
-        return fail_range(p, true, raw, a);
+        return fail_value(p, true, raw, a);
     ret->have |= 1ULL << p;
     ret->at[p] = (struct arg){raw, number};
     return NULL;
