@@ -12,31 +12,37 @@ static enum resp_step bad(struct cursor *c, const char *why)
     return RESP_BAD;
 }
 
-/* The usual case of read_length(): one or two digits, all there, below every limit. */
-static inline bool read_short_length(struct cursor *c, size_t *ret_n)
+static inline bool is_line_end(const char *p)
 {
-    const char *p = c->at;
-    if (c->end - p < 4)
-        return false;
-    unsigned first = (unsigned char)p[0] - (unsigned)'0';
-    unsigned second = (unsigned char)p[1] - (unsigned)'0';
-    if (first <= 9 && p[1] == '\r' && p[2] == '\n') {
-        *ret_n = first;
-        c->at = p + 3;
-        return true;
-    }
-    if (first == 0 || first > 9 || second > 9 || p[2] != '\r' || p[3] != '\n')
-        return false;
-    *ret_n = first * 10 + second;
-    c->at = p + 4;
-    return true;
+    return memcmp(p, "\r\n", 2) == 0;
 }
 
-/* "123\r\n", 0..max (at least 99), as one is written: no sign, no leading zero. */
-static inline enum resp_step read_length(struct cursor *c, size_t max, size_t *ret_n)
+/* The usual word, "$7\r\nACQUIRE\r\n" with a length of one or two digits and all there: the
+ * place behind it. NULL: not so; read_word() says what it is. */
+static inline const char *read_short_word(const char *p, const char *end, struct slice *ret)
 {
-    if (read_short_length(c, ret_n))
-        return RESP_DONE;
+    if (end - p < 6 || *p != '$') /* "$0\r\n\r\n" */
+        return NULL;
+    size_t n = (unsigned char)p[1] - (size_t)'0';
+    size_t second = (unsigned char)p[2] - (size_t)'0';
+    if (n > 9)
+        return NULL;
+    if (is_line_end(p + 2)) {
+        p += 4;
+    } else if (n && second <= 9 && is_line_end(p + 3)) {
+        n = n * 10 + second;
+        p += 5;
+    } else {
+        return NULL;
+    }
+    if ((size_t)(end - p) < n + 2 || !is_line_end(p + n))
+        return NULL;
+    *ret = slice_of(p, n);
+    return p + n + 2;
+}
+
+static enum resp_step read_long_length(struct cursor *c, size_t max, size_t *ret_n)
+{
     const char *first = c->at, *p = first;
     size_t n = 0;
     for (; p < c->end && *p >= '0' && *p <= '9'; p++) {
@@ -59,8 +65,20 @@ static inline enum resp_step read_length(struct cursor *c, size_t max, size_t *r
     return RESP_DONE;
 }
 
+/* "123\r\n", 0..max (at least 9), as one is written: no sign, no leading zero. */
+static inline enum resp_step read_length(struct cursor *c, size_t max, size_t *ret_n)
+{
+    size_t digit = c->end - c->at >= 3 ? (unsigned char)*c->at - (size_t)'0' : SIZE_MAX;
+    if (digit <= 9 && is_line_end(c->at + 1)) {
+        c->at += 3;
+        *ret_n = digit;
+        return RESP_DONE;
+    }
+    return read_long_length(c, max, ret_n);
+}
+
 /* `n` bytes and the line end behind them. */
-static inline enum resp_step read_bytes(struct cursor *c, size_t n, struct slice *ret)
+static enum resp_step read_bytes(struct cursor *c, size_t n, struct slice *ret)
 {
     size_t left = (size_t)(c->end - c->at);
     if (left > n && c->at[n] != '\r')
@@ -95,24 +113,36 @@ static enum resp_step finish(struct cursor *c, struct arena *a, const struct sli
     return RESP_DONE;
 }
 
+/* Any word, also one that is long, wrong or not all there; `start`: of the request. */
+static enum resp_step read_word(struct cursor *c, const char *start, struct slice *ret)
+{
+    if (c->at == c->end)
+        return RESP_MORE;
+    if (*c->at != '$')
+        return bad(c, "a word is not a bulk string");
+    c->at++;
+    size_t len = 0;
+    enum resp_step step = read_length(c, REQUEST_BYTES_MAX, &len);
+    if (step != RESP_DONE)
+        return step;
+    if ((size_t)(c->at - start) + len + 2 > REQUEST_BYTES_MAX)
+        return bad(c, "request over the limit");
+    return read_bytes(c, len, ret);
+}
+
 static enum resp_step read_array(struct cursor *c, struct arena *a, struct request *ret_req)
 {
     struct slice words[REQUEST_WORDS_MAX];
     const char *start = c->at++;
     size_t n = 0;
     enum resp_step step = read_length(c, REQUEST_WORDS_MAX, &n);
+    const char *end = c->end - start < REQUEST_BYTES_MAX ? c->end : start + REQUEST_BYTES_MAX;
     for (size_t i = 0; step == RESP_DONE && i < n; i++) {
-        if (c->at == c->end)
-            return RESP_MORE;
-        if (*c->at != '$')
-            return bad(c, "a word is not a bulk string");
-        c->at++;
-        size_t len = 0;
-        step = read_length(c, REQUEST_BYTES_MAX, &len);
-        if (step == RESP_DONE && (size_t)(c->at - start) + len + 2 > REQUEST_BYTES_MAX)
-            return bad(c, "request over the limit");
-        if (step == RESP_DONE)
-            step = read_bytes(c, len, &words[i]);
+        const char *next = read_short_word(c->at, end, &words[i]);
+        if (next)
+            c->at = next;
+        else
+            step = read_word(c, start, &words[i]);
     }
     return step == RESP_DONE ? finish(c, a, words, n, ret_req) : step;
 }

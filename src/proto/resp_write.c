@@ -17,14 +17,32 @@ static inline size_t count_digits(uint64_t n) /* comparisons are cheaper than di
     }
 }
 
+/* Two digits a division; returns the end. */
+static char *put_digits(char *p, uint64_t n)
+{
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930"
+                                "31323334353637383940414243444546474849505152535455565758596061"
+                                "62636465666768697071727374757677787980818283848586878889909192"
+                                "93949596979899";
+    char *end = p + count_digits(n);
+    char *at = end;
+    for (; n >= 10; n /= 100) {
+        at -= 2;
+        memcpy(at, pairs + n % 100 * 2, 2);
+    }
+    if (at > p)
+        *p = (char)('0' + n);
+    return end;
+}
+
 /* "$12\r\n" at p; returns the end. */
 static inline char *head(char *p, char type, uint64_t n)
 {
-    size_t digits = count_digits(n);
     *p++ = type;
-    for (size_t i = digits; i-- > 0; n /= 10)
-        p[i] = (char)('0' + n % 10);
-    p += digits;
+    if (n < 10)
+        *p++ = (char)('0' + n);
+    else
+        p = put_digits(p, n);
     *p++ = '\r';
     *p++ = '\n';
     return p;
@@ -41,9 +59,7 @@ static void put_bulk(struct buf *out, struct slice s)
     if (!buf_reserve(out, HEAD_BYTES + s.len + 2))
         return;
     char *p = head(out->mem + out->end, '$', s.len);
-    if (s.len)
-        memcpy(p, s.data, s.len);
-    p += s.len;
+    p = slice_put(p, s);
     *p++ = '\r';
     *p++ = '\n';
     out->end = (size_t)(p - out->mem);
@@ -121,7 +137,11 @@ static void put_items(struct buf *out, const struct reply *r, int version, bool 
     for (const struct reply *c = r->first; c; c = c->next) {
         if (!is_shown(c))
             continue;
-        if (row && is_spliced(c))
+        if (c->kind == REPLY_TEXT) /* what most of them are goes without the way round */
+            put_bulk(out, c->text);
+        else if (c->kind == REPLY_INT)
+            put_int(out, c->number);
+        else if (row && is_spliced(c))
             put_items(out, c, version, false);
         else
             resp_write(out, c, version);

@@ -2,6 +2,7 @@
  */
 #include "proto/resp.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -202,11 +203,14 @@ static void limits_are_exact(void **state)
     static char big[REQUEST_BYTES_MAX];
     memset(big, 'x', sizeof big);
     for (size_t more = 0; more < 2; more++) {
-        struct slice two[] = {SLICE("X"), slice_of(big, REQUEST_BYTES_MAX - 23 + more)};
-        buf_clear(&in);
-        resp_write_request(&in, two, 2);
-        assert_int_equal(buf_len(&in), REQUEST_BYTES_MAX + more);
-        assert_int_equal(parse(buf_slice(&in), &got, &used), more ? RESP_BAD : RESP_DONE);
+        struct slice most = slice_of(big, REQUEST_BYTES_MAX - 23 + more);
+        struct slice two[][2] = {{SLICE("X"), most}, {most, SLICE("X")}};
+        for (size_t i = 0; i < 2; i++) {
+            buf_clear(&in);
+            resp_write_request(&in, two[i], 2);
+            assert_int_equal(buf_len(&in), REQUEST_BYTES_MAX + more);
+            assert_int_equal(parse(buf_slice(&in), &got, &used), more ? RESP_BAD : RESP_DONE);
+        }
     }
     /* An inline line with its end. */
     for (size_t more = 0; more < 2; more++) {
@@ -384,6 +388,24 @@ static void malformed_replies_are_named(void **state)
         check_reply_row(&bad_replies[i]);
 }
 
+static void numbers_of_every_length_are_written(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    for (int64_t ten = 1; ten <= INT64_MAX / 10; ten *= 10) {
+        const int64_t numbers[] = {ten - 1, ten, -ten, ten * 9 + 7, INT64_MAX, INT64_MIN};
+        for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+            char want[32];
+            struct reply r = {.kind = REPLY_INT, .number = numbers[i]};
+            buf_clear(&out);
+            resp_write(&out, &r, 3);
+            snprintf(want, sizeof want, ":%" PRId64 "\r\n", numbers[i]);
+            assert_string_equal(buf_cstr(&out), want);
+        }
+    }
+    buf_done(&out);
+}
+
 /* What the client sends is what the server reads, whatever the bytes. */
 static void requests_survive_the_round_trip(void **state)
 {
@@ -424,6 +446,7 @@ int main(void)
         cmocka_unit_test(limits_are_exact),
         cmocka_unit_test(replies_are_read_or_waited_for),
         cmocka_unit_test(malformed_replies_are_named),
+        cmocka_unit_test(numbers_of_every_length_are_written),
         cmocka_unit_test(requests_survive_the_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
