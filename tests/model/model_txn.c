@@ -47,8 +47,8 @@ struct model {
 
 static void fail(const struct model *x, const char *what)
 {
-    printf("not ok - %s, op %" PRIu64 " of the episode with MODEL_SEED=%" PRIu64 "\n%s\n", what,
-           x->asker, x->seed, x->json.mem ? x->json.mem : "");
+    printf("not ok - %s, op %" PRIu64 " of the episode with MODEL_SEED=%" PRIu64 "\n%.*s\n",
+           what, x->asker, x->seed, (int)buf_len(&x->json), buf_data(&x->json));
     printf("--- the oracle\n%.*s--- the machine\n%.*s", (int)buf_len(&x->want),
            buf_data(&x->want), (int)buf_len(&x->got), buf_data(&x->got));
     exit(1);
@@ -312,7 +312,6 @@ static void step(struct model *x)
         step_session(x, &op, false);
     else if (pick < 96)
         step_cancel(x, &op);
-    (void)buf_cstr(&x->json);
     apply(x, &op);
     compare_states(x);
     if (choice_one_in(&x->c, 50))
