@@ -137,7 +137,9 @@ void wait_ask(struct machine *m, struct wait *w, const struct op *op)
     w->grace_ms = (uint32_t)op->grace_ms;
     w->delay_ms = (uint32_t)op->delay_ms;
     w->deadline_ms = m->now_ms + op->wait_ms;
-    w->orphan = false;
+    if (w->away)
+        lock_touch(m, w->lock); /* it may have been its turn */
+    w->away = AWAY_NOT;
     if (op->request.len) {
         w->receipt = receipt_open(m, op);
         w->receipt->wait = w;
@@ -244,22 +246,22 @@ void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reas
     lock_touch(m, l);
 }
 
-/* Its time is over; that of an orphan was the time to come back. */
+/* Its time is over, or the time to come back. */
 static void time_out(struct machine *m, struct wait *w, struct effects *fx)
 {
-    if (w->orphan)
+    if (w->away == AWAY_CUT)
         wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
     else
         wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
 }
 
-void wait_orphan(struct machine *m, struct wait *w)
+void wait_away(struct machine *m, struct wait *w)
 {
     uint64_t until = m->now_ms + RECEIPT_RETURN_MS;
-    if (w->orphan || w->deadline_ms <= until)
+    if (w->away)
         return;
-    w->orphan = true;
-    w->deadline_ms = until;
+    w->away = w->deadline_ms <= until ? AWAY : AWAY_CUT;
+    w->deadline_ms = w->away == AWAY ? w->deadline_ms : until;
     wait_arm(m, w);
 }
 
@@ -324,8 +326,10 @@ static enum service judge(const struct machine *m, const struct wait *w, bool on
 {
     const struct lock *l = w->lock;
     if (w->upgrade)
-        return l->n_holds == 1 ? SERVE_GRANT : SERVE_STOP;
+        return l->n_holds == 1 && !w->away ? SERVE_GRANT : SERVE_STOP;
     bool is_soft = w->policy != POLICY_HARD;
+    if (w->away) /* it may be dead: its place is kept for a moment, but nothing is given */
+        return is_soft ? SERVE_PASS : SERVE_STOP;
     bool is_shared = l->capacity == CAPACITY_RW && w->weight == SHARED_WEIGHT;
     bool is_quiet = w->policy != POLICY_TIMED || wait_quiet_at(w) <= m->now_ms;
     if (line_fits(l, w->weight) && is_quiet && (is_shared || !only_shared))

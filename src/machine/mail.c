@@ -60,6 +60,13 @@ bool mail_is_full(const struct machine *m, unsigned to)
     return box && box->n_letters >= LIMIT_LETTERS;
 }
 
+uint64_t mail_everybody(const struct machine *m)
+{
+    if (m->group != 0)
+        return 1;
+    return m->n_groups < 2 ? 0 : UINT64_MAX >> (64 - (m->n_groups - 1));
+}
+
 static void box_add(struct machine *m, struct mailbox *box, struct slice bytes)
 {
     struct letter *l = mem_alloc(sizeof *l + bytes.len);

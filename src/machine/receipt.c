@@ -391,6 +391,13 @@ static void repeat_grant(struct machine *m, const struct event *was, const struc
     ev->waited_ms = was->waited_ms;
 }
 
+/* Letters were posted about it: they may still be on their way. */
+static bool concerns_groups(enum event_kind kind)
+{
+    return kind == EVENT_NAMESPACE_CREATED || kind == EVENT_NAMESPACE_DELETED ||
+           kind == EVENT_SESSION_ENDED;
+}
+
 static void repeat_answer(struct machine *m, const struct receipt *r, const struct op *op,
                           struct effects *fx)
 {
@@ -416,6 +423,7 @@ static void repeat_answer(struct machine *m, const struct receipt *r, const stru
     if (was.kind != EVENT_SESSION_OPENED) /* there it is the TTL */
         was.expires_in_ms -= passed_ms < was.expires_in_ms ? passed_ms : was.expires_in_ms;
     was.asker = op->asker;
+    was.posted = concerns_groups(was.kind) ? mail_everybody(m) : 0;
     was.at_ms = m->now_ms;
     was.account = op->account;
     was.ns = op->ns;

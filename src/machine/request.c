@@ -209,10 +209,11 @@ void request_return(struct machine *m, struct wait *w, const struct op *op, stru
 {
     tell_replaced(m, w, fx);
     w->asker = op->asker;
-    if (w->orphan) {
-        w->orphan = false;
+    if (w->away) {
+        w->away = AWAY_NOT;
         w->deadline_ms = w->receipt->at_ms + op->wait_ms;
         wait_arm(m, w);
+        lock_touch(m, w->lock); /* it may have been its turn */
     }
     queued(m, w, op, fx)->news = false;
 }
@@ -629,7 +630,7 @@ static bool of_dead_run(uint64_t id, uint64_t live)
 static void cancel_wait(struct machine *m, struct wait *w, struct effects *fx)
 {
     if (w->receipt) {
-        wait_orphan(m, w);
+        wait_away(m, w);
         return;
     }
     w->asker = 0; /* nobody is answered: a node that lives tells its own clients why */
@@ -639,7 +640,7 @@ static void cancel_wait(struct machine *m, struct wait *w, struct effects *fx)
 static void cancel_parked(struct machine *m, struct parked *p)
 {
     if (p->receipt)
-        parked_orphan(m, p);
+        parked_away(m, p);
     else
         parked_remove(m, p);
 }

@@ -33,14 +33,14 @@ void snapshot_put_session_ref(struct buf *out, const struct session *s)
 }
 
 /* The receipt of what waits; its account is that of the namespace. */
-void snapshot_put_open(struct buf *out, const struct receipt *r, bool orphan)
+void snapshot_put_open(struct buf *out, const struct receipt *r, enum away away)
 {
     varint_put_bytes(out, r ? receipt_id(r) : slice_of("", 0));
     if (!r)
         return;
     varint_put(out, r->content);
     varint_put(out, r->at_ms);
-    varint_put(out, orphan);
+    varint_put(out, away);
 }
 
 static void put_receipt(struct buf *out, const struct receipt *r)
@@ -99,7 +99,7 @@ static void put_wait(struct buf *out, const struct wait *w)
     varint_put(out, w->policy);
     varint_put(out, w->brings_body);
     varint_put_bytes(out, slice_of(w->body, w->body_len));
-    snapshot_put_open(out, w->receipt, w->orphan);
+    snapshot_put_open(out, w->receipt, w->away);
 }
 
 static void put_lock(struct buf *out, const struct lock *l)
@@ -230,9 +230,9 @@ uint64_t loader_time(struct loader *ld)
     return loader_bounded(ld, UINT64_MAX / 2);
 }
 
-struct receipt *loader_open(struct loader *ld, const struct space *s, bool *ret_orphan)
+struct receipt *loader_open(struct loader *ld, const struct space *s, enum away *ret_away)
 {
-    *ret_orphan = false;
+    *ret_away = AWAY_NOT;
     if (ld->version < 4)
         return NULL;
     struct receipt_key key = {slice_of(s->account->name, s->account->name_len),
@@ -241,7 +241,7 @@ struct receipt *loader_open(struct loader *ld, const struct space *s, bool *ret_
         return NULL;
     uint64_t content = reader_u64(&ld->r);
     uint64_t at_ms = loader_time(ld);
-    *ret_orphan = loader_bounded(ld, 1);
+    *ret_away = (enum away)loader_bounded(ld, AWAY_CUT);
     if (!loader_ok(ld, at_ms <= ld->m->now_ms && !receipt_with(ld->m, key)))
         return NULL;
     struct receipt *r = receipt_add(ld->m, key, slice_of("", 0));
@@ -424,7 +424,7 @@ static void read_wait(struct loader *ld, struct lock *l)
     uint64_t at = w->end.at;
     wait_link(ld->m, w);
     heap_set(&ld->m->ends, &w->end, at);
-    w->receipt = loader_open(ld, l->space, &w->orphan);
+    w->receipt = loader_open(ld, l->space, &w->away);
     if (w->receipt)
         w->receipt->wait = w;
     ld->waits = loader_grown(ld->waits, ld->n_waits, &ld->cap_waits, sizeof(struct wait *));

@@ -39,8 +39,8 @@ void snapshot_put_mail(struct buf *out, const struct machine *m);
 void loader_mail(struct loader *ld);
 
 /* The receipt of something that waits, NULL: it has none. The caller ties the two. */
-void snapshot_put_open(struct buf *out, const struct receipt *r, bool orphan);
-struct receipt *loader_open(struct loader *ld, const struct space *s, bool *ret_orphan);
+void snapshot_put_open(struct buf *out, const struct receipt *r, enum away away);
+struct receipt *loader_open(struct loader *ld, const struct space *s, enum away *ret_away);
 
 /* snapshot_vars.c: the tables and the parked transactions of a namespace. */
 void snapshot_put_tables(struct buf *out, const struct space *s);

@@ -58,7 +58,7 @@ void snapshot_put_parked(struct buf *out, const struct space *s)
         varint_put(out, p->ready.pos != 0);
         varint_put_bytes(out, parked_program(p));
         varint_put_bytes(out, parked_description(p));
-        snapshot_put_open(out, p->receipt, p->orphan);
+        snapshot_put_open(out, p->receipt, p->away);
         varint_put(out, p->n_watches);
         for (size_t i = 0; i < p->n_watches; i++)
             put_watch(out, p->watches[i].what);
@@ -165,7 +165,7 @@ static void read_parked(struct loader *ld, struct space *s, uint64_t *last_ticke
     p->asker = asker;
     p->since_ms = since_ms;
     parked_link(ld->m, p, ticket, deadline_ms);
-    p->receipt = loader_open(ld, s, &p->orphan);
+    p->receipt = loader_open(ld, s, &p->away);
     if (p->receipt)
         p->receipt->parked = p;
     if (ready)

@@ -47,7 +47,7 @@ static const char *check_wait(const struct machine *m, const struct lock *l,
     PROMISE(w->end.pos != 0 && w->end.at <= w->deadline_ms);
     PROMISE(w->since_ms <= m->now_ms && w->quiet_from_ms <= m->now_ms);
     PROMISE(!w->upgrade || w->upgrade->lock == l);
-    PROMISE(!w->orphan || w->receipt);
+    PROMISE(!w->away || w->receipt);
     if (w->receipt) {
         PROMISE(w->receipt->wait == w && !w->receipt->parked);
         PASS_ON(check_open(m, l->space, w->receipt));
@@ -85,7 +85,7 @@ static const char *check_line(const struct machine *m, const struct lock *l)
         bool is_quiet = first->policy != POLICY_TIMED || wait_quiet_at(first) <= m->now_ms;
         bool fits = first->upgrade ? l->n_holds == 1 : line_fits(l, first->weight);
         bool is_dead = over(&first->end, m->now_ms) || session_over(first->session, m->now_ms);
-        PROMISE(!(fits && is_quiet) || is_dead);
+        PROMISE(!(fits && is_quiet) || is_dead || first->away);
     }
     return NULL;
 }
@@ -155,7 +155,7 @@ static const char *check_parked(const struct machine *m, const struct space *s)
         const struct parked *p = list_item(it, const struct parked, in_space);
         PROMISE(p->space == s && p->end.seq > ticket && p->end.pos != 0);
         PROMISE(p->end.seq <= m->counter);
-        PROMISE(!p->orphan || p->receipt);
+        PROMISE(!p->away || p->receipt);
         if (p->receipt) {
             PROMISE(p->receipt->parked == p && !p->receipt->wait);
             PASS_ON(check_open(m, s, p->receipt));

@@ -129,6 +129,10 @@ struct waiter { /* somebody who waits for something, or for many things */
     struct list waits; /* by ticket; never empty */
 };
 
+/* Its node is gone. By its request id it may come back until its deadline, which may have been
+ * brought forward for that. */
+enum away { AWAY_NOT, AWAY, AWAY_CUT };
+
 struct wait {
     struct list in_lock, in_session, in_waiter;
     struct map_node by_place; /* by who and lock */
@@ -144,7 +148,7 @@ struct wait {
     uint32_t ttl_ms, grace_ms, delay_ms, quiet_ms, weight;
     enum lock_policy policy;
     bool brings_body;
-    bool orphan; /* its node is gone; until the deadline it may come back, by its request id */
+    enum away away;
     char *body;
     size_t body_len;
     uint8_t owner_len;
@@ -199,7 +203,7 @@ struct parked {
     struct space *space;
     struct session *session;
     struct receipt *receipt; /* as in struct wait */
-    bool orphan;
+    enum away away; /* it is evaluated all the same: it belongs to a session that lives */
     uint64_t asker, since_ms;
     struct watch *watches;
     size_t n_watches;
@@ -478,7 +482,7 @@ void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reas
 void wait_expire(struct machine *m, struct wait *w, struct effects *fx);
 /* Over, and its own turn to be worked off has not come yet: then it comes now. */
 void wait_end_if_dead(struct machine *m, struct wait *w, struct effects *fx);
-void wait_orphan(struct machine *m, struct wait *w); /* its node is gone; it has a receipt */
+void wait_away(struct machine *m, struct wait *w); /* its node is gone; it has a receipt */
 void line_serve(struct machine *m, struct lock *l, struct effects *fx);
 bool line_fits(const struct lock *l, uint32_t weight);
 
@@ -509,6 +513,7 @@ void mail_take(struct machine *m, const struct op *op, struct effects *fx);
 void mail_taken(struct machine *m, const struct op *op, struct effects *fx);
 bool mail_is_full(const struct machine *m, unsigned to);
 void mail_post(struct machine *m, unsigned to, const struct op *letter);
+uint64_t mail_everybody(const struct machine *m); /* event.posted for all it writes to */
 void mail_free(struct machine *m);
 
 /* table.c: tables, slots, records */
@@ -567,7 +572,7 @@ void parked_leave(struct machine *m, struct parked *p, enum txn_status status,
 void parked_expire(struct machine *m, struct parked *p, struct effects *fx);
 void parked_leave_space(struct machine *m, struct space *s, struct effects *fx);
 void parked_end_if_dead(struct machine *m, struct parked *p, struct effects *fx);
-void parked_orphan(struct machine *m, struct parked *p); /* as wait_orphan() */
+void parked_away(struct machine *m, struct parked *p); /* as wait_away() */
 void parked_return(struct machine *m, struct parked *p, const struct op *op,
                    struct effects *fx);                     /* as request_return() */
 void space_free_parked(struct space *s);                    /* as space_free_tables() */

@@ -224,7 +224,7 @@ void parked_expire(struct machine *m, struct parked *p, struct effects *fx)
 {
     if (session_over(p->session, m->now_ms))
         parked_leave(m, p, TXN_ERROR, CAUSE_SESSION, fx);
-    else if (p->orphan)
+    else if (p->away)
         parked_remove(m, p);
     else
         txn_time_out(m, p, fx);
@@ -243,12 +243,12 @@ void parked_end_if_dead(struct machine *m, struct parked *p, struct effects *fx)
 
 /* --- a node that is gone --- */
 
-void parked_orphan(struct machine *m, struct parked *p)
+void parked_away(struct machine *m, struct parked *p)
 {
     uint64_t until = m->now_ms + RECEIPT_RETURN_MS;
-    if (p->orphan || p->end.at <= until)
+    if (p->away || p->end.at <= until)
         return;
-    p->orphan = true;
+    p->away = AWAY_CUT;
     heap_set(&m->ends, &p->end, until);
 }
 
@@ -259,9 +259,9 @@ void parked_return(struct machine *m, struct parked *p, const struct op *op, str
     ev->at_ms = m->now_ms;
     ev->reason = REASON_REPLACED;
     p->asker = op->asker;
-    if (!p->orphan)
+    if (!p->away)
         return;
-    p->orphan = false;
+    p->away = AWAY_NOT;
     heap_set(&m->ends, &p->end, p->receipt->at_ms + op->wait_ms);
 }
 

@@ -371,7 +371,7 @@ void twin_end_dead(struct twin *t, struct t_wait *w, struct effects *fx)
 {
     if (w->session && w->session->end <= t->now)
         twin_end_wait(t, w, EVENT_LEFT, REASON_SESSION, fx);
-    else if (w->orphan)
+    else if (w->away == AWAY_CUT)
         twin_end_wait(t, w, EVENT_LEFT, REASON_CANCEL, fx);
     else
         twin_end_wait(t, w, EVENT_TIMEOUT, REASON_NONE, fx);
@@ -405,6 +405,8 @@ static void grant_waiter(struct twin *t, struct t_wait *w, struct effects *fx)
 
 static bool may_go(const struct twin *t, const struct t_wait *w, bool only_shared)
 {
+    if (w->away)
+        return false;
     if (w->upgrade)
         return twin_holds_on(t, w->lock) == 1;
     if (only_shared && w->mode != MODE_SHARED)
@@ -577,8 +579,8 @@ static void end_hold(struct twin *t, struct t_hold *h, struct effects *fx)
 static void end_wait(struct twin *t, struct t_wait *w, struct effects *fx)
 {
     if (w->end <= t->now) {
-        enum event_kind kind = w->orphan ? EVENT_LEFT : EVENT_TIMEOUT;
-        twin_end_wait(t, w, kind, w->orphan ? REASON_CANCEL : REASON_NONE, fx);
+        enum event_kind kind = w->away == AWAY_CUT ? EVENT_LEFT : EVENT_TIMEOUT;
+        twin_end_wait(t, w, kind, w->away == AWAY_CUT ? REASON_CANCEL : REASON_NONE, fx);
         return;
     }
     twin_plan_look(t, w);

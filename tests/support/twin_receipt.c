@@ -136,10 +136,11 @@ static void stand_again(struct twin *t, struct t_receipt *r, const struct op *op
 {
     struct t_wait *w = waiting(t, r);
     r->asker = op->asker;
-    if (w->orphan) {
-        w->orphan = false;
+    if (w->away) {
+        w->away = AWAY_NOT;
         w->end = r->at + op->wait_ms;
         twin_plan_look(t, w);
+        twin_touch(t, w->lock);
     }
     twin_replace(t, w, op, fx);
 }

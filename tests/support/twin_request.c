@@ -83,7 +83,9 @@ static void ask(struct twin *t, struct t_wait *w, const struct op *op)
     w->grace = op->grace_ms;
     w->delay = op->delay_ms;
     w->end = t->now + op->wait_ms;
-    w->orphan = false;
+    if (w->away)
+        twin_touch(t, w->lock);
+    w->away = AWAY_NOT;
     w->sets_body = op->flags & OP_SET_BODY;
     w->body = twin_keep(t, op->body);
     twin_plan_look(t, w);
@@ -443,8 +445,10 @@ static void cancel_runs(struct twin *t, uint64_t live, struct effects *fx)
             twin_end_wait(t, w, EVENT_LEFT, REASON_CANCEL, fx);
             continue;
         }
-        if (gone && w->end > t->now + RECEIPT_RETURN_MS) {
-            w->orphan = true;
+        if (gone && !w->away && w->end <= t->now + RECEIPT_RETURN_MS) {
+            w->away = AWAY;
+        } else if (gone && !w->away) {
+            w->away = AWAY_CUT;
             w->end = t->now + RECEIPT_RETURN_MS;
             twin_plan_look(t, w);
         }

@@ -43,7 +43,7 @@ struct t_wait {
     enum lock_mode mode;
     enum lock_policy policy;
     bool sets_body;
-    bool orphan; /* its node is gone */
+    enum { AWAY_NOT, AWAY, AWAY_CUT } away; /* its node is gone; and its end was cut */
     uint64_t permits, of, ticket, asker, since, ttl, grace, delay, quiet;
     uint64_t end; /* the wait runs out */
     uint64_t

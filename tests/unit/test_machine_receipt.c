@@ -185,6 +185,34 @@ static void a_place_outlives_its_node_for_a_while(void **state)
     });
 }
 
+/* Whose node is gone may be dead itself: the line waits a moment for it, and grants it nothing.
+ */
+static void nothing_is_granted_to_who_is_away(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        "   0 acquire db ann ttl=9000                                   -> granted ann #1 9000ms",
+        "   0 acquire db bob ttl=50 wait=20000 request=r1 asker=72061992084439041 -> (queued bob ticket=2 place=1 20000ms)",
+        "   0 acquire db cy ttl=50 wait=20000 asker=108                 -> (queued cy ticket=3 place=2 20000ms)",
+        " 100 cancel target=72066390130950144 -> -",
+        " 200 release db #1 -> (released ann #1 release), released n=1",
+        " 300 acquire db di ttl=50 -> refused di held",
+        "1000 acquire db bob ttl=50 wait=20000 request=r1 asker=9 -> refused bob replaced ticket=2 @72061992084439041, (queued bob ticket=2 place=1 19000ms), granted bob #4 ticket=2 50ms waited=1000",
+        "1010 release db #4 -> (released bob #4 release), released n=1, granted cy #5 ticket=3 50ms waited=1010 @108",
+        NULL,
+    });
+    transcript((const char *const[]){
+        "   0 acquire db ann ttl=9000                                   -> granted ann #1 9000ms",
+        "   0 acquire db bob ttl=50 wait=20000 request=r1 asker=72061992084439041 -> (queued bob ticket=2 place=1 20000ms)",
+        "   0 acquire db cy ttl=50 wait=20000 asker=108                 -> (queued cy ticket=3 place=2 20000ms)",
+        " 100 cancel target=72066390130950144 -> -",
+        " 200 release db #1 -> (released ann #1 release), released n=1",
+        "5099 tick -> -",
+        "5100 tick -> left bob cancel ticket=2 waited=5100 on db @72061992084439041, granted cy #4 ticket=3 50ms waited=5100 on db @108",
+        NULL,
+    });
+}
+
 static void a_transaction_is_done_once(void **state)
 {
     (void)state;
@@ -352,6 +380,7 @@ int main(void)
         cmocka_unit_test(an_upgrade_is_asked_for_again),
         cmocka_unit_test(a_client_that_goes_takes_its_receipt_along),
         cmocka_unit_test(a_place_outlives_its_node_for_a_while),
+        cmocka_unit_test(nothing_is_granted_to_who_is_away),
         cmocka_unit_test(a_transaction_is_done_once),
         cmocka_unit_test(a_transaction_that_waits_is_asked_for_again),
         cmocka_unit_test(a_parked_one_is_called_off_with_its_receipt),
