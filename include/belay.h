@@ -26,6 +26,11 @@
  * that they were handed to returns.
  * - Structs of options may grow at the end in later versions: initialise them by name, zero the
  *   rest ({.name = "x"}). A member that is 0 or NULL means "the default".
+ * - A request whose answer did not come, because the connection broke or the server said that
+ *   it cannot serve now, is sent again, to the next address, until its time-out is over;
+ * without any connection for no longer than timeout_ms. What changes something carries a random
+ *   request id, so that it takes effect once; a place in a line is kept. Only commands of
+ *   belay_call() and belay_send() that this library does not know to be harmless are sent once.
  * - Durations are milliseconds. Fences and tickets are 64-bit numbers that only grow.
  *
  * Two ways to use it: blocking calls (first part), or one file descriptor in your own event
@@ -57,15 +62,17 @@ enum {
  * word on the wire is belay_error_word(). */
 enum belay_code {
     BELAY_E_OK = 0,
-    BELAY_E_MEMORY,      /* out of memory */
-    BELAY_E_USAGE,       /* a wrong argument; nothing was sent */
-    BELAY_E_CONNECT,     /* no address of the list could be reached */
-    BELAY_E_DEADLINE,    /* no answer in time; the request may still have been carried out */
-    BELAY_E_CLOSED,      /* the connection broke; the request may still have been carried out */
-    BELAY_E_PROTOCOL,    /* the answer is not what a Belay server says */
-    BELAY_E_LOST,        /* the session of this handle is over, and everything held in it */
-    BELAY_E_STALE = 100, /* the fence or owner does not hold the lock */
-    BELAY_E_NO_SESSION,  /* no such session, or it has ended */
+    BELAY_E_MEMORY,       /* out of memory */
+    BELAY_E_USAGE,        /* a wrong argument; nothing was sent */
+    BELAY_E_CONNECT,      /* no address of the list could be reached */
+    BELAY_E_DEADLINE,     /* no answer in time; the request may still have been carried out */
+    BELAY_E_CLOSED,       /* the connection broke, and sending it again was of no avail; the
+                             request may have been carried out */
+    BELAY_E_PROTOCOL,     /* the answer is not what a Belay server says */
+    BELAY_E_LOST,         /* the session of this handle is over, and everything held in it */
+    BELAY_E_STALE = 100,  /* the fence or owner does not hold the lock; an acquire: it was
+                             granted  while there was no connection, and that is over already */
+    BELAY_E_NO_SESSION,   /* no such session, or it has ended */
     BELAY_E_NO_NAMESPACE, /* no such namespace */
     BELAY_E_NOT_FOUND,    /* no such thing */
     BELAY_E_EXISTS,       /* it exists already */

@@ -38,6 +38,7 @@ int belay_open(const struct belay_options *o, struct belay **ret_b)
         return BELAY_E_MEMORY;
     b->fd = b->epoll_fd = b->timer_fd = -1;
     b->parse.may_fail = b->tree.may_fail = b->result.may_fail = true;
+    again_init(b);
     int err = fill(b, o ? o : &defaults);
     if (err != BELAY_E_OK) {
         belay_close(b);
@@ -61,7 +62,6 @@ static void destroy(struct belay *b)
     wire_close(b);
     buf_done(&b->in);
     buf_done(&b->out);
-    buf_done(&b->later);
     arena_done(&b->parse);
     arena_done(&b->tree);
     arena_done(&b->result);

@@ -4,6 +4,7 @@
  *   tree.c    a reply of the wire -> the public tree; error words -> codes
  *   wire.c    the socket: connect, greet, read, write, one step at a time
  *   flight.c  calls in flight; blocking calls on top of wire_step()
+ *   again.c   which of them may be sent again, and the ids of those that change something
  *   lock.c    the typed calls
  *   lease.c   sessions and kept locks: renew in time, tell in time
  *
@@ -36,6 +37,8 @@ enum {
     CLIENT_SESSION_TTL_MS = 60000,
     CLIENT_WAIT_MAX_MS = 7 * 24 * 3600 * 1000, /* longest wait of one request */
     CLIENT_POLL_MAX_MS = 3600 * 1000,          /* one poll(), which counts in int */
+    CLIENT_ID_BYTES = 24,                      /* of a handle, random, in hex */
+    CLIENT_REQUEST_BYTES = 48,                 /* of a request: that and a number */
 };
 
 struct addr {
@@ -57,7 +60,14 @@ struct flight {
     uint64_t ticket; /* parked: the place in the line */
     bool may_park;
     bool is_greeting;
-    bool keeps_result; /* its reply outlives the callback: a blocking call */
+    bool keeps_result;  /* its reply outlives the callback: a blocking call */
+    bool once;          /* whoever sends it looks after it: it is never sent again from here */
+    bool again;         /* it may be sent again */
+    int64_t timeout_ms; /* for its answer, a wait included; 0: the handle's, BELAY_FOREVER */
+    int64_t until_ms;   /* when that is over */
+    int64_t lost_ms;    /* since when it has been on no connection; 0: it was on none yet */
+    size_t len;
+    char bytes[]; /* the command, while it is queued or may be sent again */
 };
 
 struct flight_list {
@@ -99,7 +109,9 @@ struct belay {
     bool round_failed;   /* this step: every address has failed */
     bool broke;          /* this step: the connection was lost */
 
-    struct buf in, out, later; /* later: commands that wait for READY */
+    struct buf in, out;
+    char id[CLIENT_ID_BYTES + 1];
+    uint64_t requests; /* ids given */
     struct flight_list sent, queued, parked;
     struct arena parse;  /* one reply of the wire */
     struct arena tree;   /* the reply handed to a callback */
@@ -159,15 +171,26 @@ void wire_close(struct belay *b); /* closes the watched descriptors */
 /* flight.c */
 int flight_send(struct belay *b, const struct belay_bytes *words, size_t n,
                 const struct flight *like);
+/* The connection is gone: what may be sent again waits for the next one, the rest fails. */
+void flight_lost(struct belay *b, int code);
+void flight_unreachable(struct belay *b, int code); /* what was never sent fails */
+void flight_expire(struct belay *b);                /* what has looked for a way for too long */
+int64_t flight_due_ms(const struct belay *b);
 void flight_answer(struct belay *b, const struct reply *r); /* takes the oldest that was sent */
 void flight_push(struct belay *b, const struct reply *r);
 void flight_fail_all(struct belay *b, struct flight_list *list, int code); /* frees the list */
-void flight_flush_later(struct belay *b); /* READY: what waited may leave */
+void flight_flush_queued(struct belay *b); /* READY: what waited may leave */
 size_t flight_watch_words(struct belay *b, struct belay_bytes *ret_words); /* 0: no watch */
 void flight_watch_gap(struct belay *b, int err);
 /* Steps and waits until *done, or BELAY_E_DEADLINE. BELAY_FOREVER is allowed. */
 int flight_wait(struct belay *b, const bool *done, int64_t timeout_ms);
 int flight_begin(struct belay *b); /* a blocking call begins; BELAY_E_USAGE inside a callback */
+
+/* again.c */
+enum again { AGAIN_NEVER, AGAIN_AS_IT_IS, AGAIN_WITH_ID };
+enum again again_kind(const struct belay_bytes *words, size_t n);
+void again_init(struct belay *b);
+struct slice again_next_id(struct belay *b, char *space); /* CLIENT_REQUEST_BYTES */
 
 /* lease.c */
 void lease_attached(struct belay *b);

@@ -1,8 +1,13 @@
 /* flight.c - calls in flight, and blocking calls made of them.
  *
- *   queued --READY, flight_flush_later()--> sent --answer--> callback
- *                                          '--[queued, ticket..]--> parked --push--> callback
- */
+ *   queued --READY, flight_flush_queued()--> sent --answer--> callback
+ *      ^                                     | '--[queued, ticket..]--> parked --push-->
+ * callback
+ *      '------------ flight_lost() ----------+----------------------------'
+ *
+ * flight_lost(): the connection broke, or the server says UNAVAILABLE.
+ * Only what may be sent again goes back (again.c): for as long as its own time-out, and no
+ * longer than the handle's without a connection. */
 #include "client/client.h"
 #include "proto/resp.h"
 
@@ -64,42 +69,147 @@ static struct flight *list_take_ticket(struct flight_list *list, uint64_t ticket
     return NULL;
 }
 
+static void list_add_all(struct flight_list *list, struct flight_list *more)
+{
+    for (struct flight *c; (c = list_pop(more));)
+        list_add(list, c);
+}
+
+static void list_push_front(struct flight_list *list, struct flight *c)
+{
+    c->next = list->first;
+    list->first = c;
+    if (!list->last)
+        list->last = c;
+    list->n++;
+}
+
 /* ---- out ------------------------------------------------------------------------------- */
+
+/* The command as bytes at the end of b->out, with an id if it needs one. 0: out of memory. */
+static size_t write_command(struct belay *b, const struct belay_bytes *words, size_t n,
+                            bool with_id)
+{
+    struct slice slices[BELAY_WORDS_MAX];
+    char id[CLIENT_REQUEST_BYTES];
+    size_t before = buf_len(&b->out);
+    for (size_t i = 0; i < n; i++)
+        slices[i] = slice_of(words[i].data, words[i].len);
+    if (with_id) {
+        slices[n++] = SLICE("REQUEST");
+        slices[n++] = again_next_id(b, id);
+    }
+    resp_write_request(&b->out, slices, n);
+    if (!b->out.oom)
+        return buf_len(&b->out) - before;
+    b->out.oom = false; /* half a request must never leave */
+    b->out.end = b->out.start + before;
+    return 0;
+}
+
+static int64_t timeout_of(const struct belay *b, const struct flight *like)
+{
+    int64_t timeout_ms = like->timeout_ms ? like->timeout_ms : b->timeout_ms;
+    return timeout_ms == BELAY_FOREVER ? INT64_MAX : client_now_ms() + timeout_ms;
+}
 
 int flight_send(struct belay *b, const struct belay_bytes *words, size_t n,
                 const struct flight *like)
 {
-    struct slice slices[BELAY_WORDS_MAX];
     if (n == 0 || n > BELAY_WORDS_MAX)
         return client_fail(b, BELAY_E_USAGE, "a command has 1 to %d words", BELAY_WORDS_MAX);
     if (b->queued.n + b->sent.n + b->parked.n >= CLIENT_CALLS_MAX)
         return client_fail(b, BELAY_E_USAGE, "more than %d calls in flight", CLIENT_CALLS_MAX);
-    for (size_t i = 0; i < n; i++)
-        slices[i] = slice_of(words[i].data, words[i].len);
-    struct flight *c = malloc(sizeof *c);
+    bool now = like->is_greeting || b->state == CLIENT_READY;
+    enum again again = like->once || like->is_greeting ? AGAIN_NEVER : again_kind(words, n);
+    size_t len = write_command(b, words, n, again == AGAIN_WITH_ID);
+    size_t kept = again != AGAIN_NEVER || !now ? len : 0;
+    struct flight *c = len ? malloc(sizeof *c + kept) : NULL;
+    if (!c || !now)
+        b->out.end -= len;
     if (!c)
         return client_fail(b, BELAY_E_MEMORY, "out of memory");
     *c = *like;
-    bool now = like->is_greeting || b->state == CLIENT_READY;
-    struct buf *out = now ? &b->out : &b->later;
-    size_t before = out->end - out->start;
-    resp_write_request(out, slices, n);
-    if (out->oom) { /* half a request must never leave */
-        out->oom = false;
-        out->end = out->start + before;
-        free(c);
-        return client_fail(b, BELAY_E_MEMORY, "out of memory");
-    }
+    c->again = again != AGAIN_NEVER;
+    c->until_ms = timeout_of(b, like);
+    c->len = kept;
+    if (kept)
+        memcpy(c->bytes, b->out.mem + b->out.end - (now ? len : 0), kept);
     list_add(now ? &b->sent : &b->queued, c);
     return BELAY_E_OK;
 }
 
-void flight_flush_later(struct belay *b)
+void flight_flush_queued(struct belay *b)
 {
-    buf_put_slice(&b->out, buf_slice(&b->later));
-    buf_clear(&b->later);
-    for (struct flight *c; (c = list_pop(&b->queued));)
+    for (struct flight *c; (c = list_pop(&b->queued));) {
+        buf_put(&b->out, c->bytes, c->len); /* out of memory is noticed before it is written */
+        c->lost_ms = 0;
         list_add(&b->sent, c);
+    }
+}
+
+/* ---- without a connection -------------------------------------------------------------- */
+
+static int64_t give_up_ms(const struct belay *b, const struct flight *c)
+{
+    int64_t patience = c->lost_ms + b->timeout_ms;
+    return patience < c->until_ms ? patience : c->until_ms;
+}
+
+void flight_lost(struct belay *b, int code)
+{
+    struct flight_list lost = {0}, failed = {0}, kept = {0};
+    int64_t now = client_now_ms();
+    list_add_all(&lost, &b->parked); /* they were sent before the others */
+    list_add_all(&lost, &b->sent);
+    bool hope =
+        code == BELAY_E_CLOSED || code == BELAY_E_CONNECT || code == BELAY_E_UNAVAILABLE;
+    for (struct flight *c; (c = list_pop(&lost));) {
+        c->lost_ms = now;
+        list_add(hope && c->again && now < c->until_ms ? &kept : &failed, c);
+    }
+    list_add_all(&kept, &b->queued);
+    b->queued = kept;
+    flight_fail_all(b, &failed, code);
+}
+
+/* Takes out of the queue what has waited there for too long, or was never sent. */
+static struct flight_list take_queued(struct belay *b, bool never_sent)
+{
+    struct flight_list queued = b->queued, taken = {0}, kept = {0};
+    int64_t now = client_now_ms();
+    for (struct flight *c; (c = list_pop(&queued));) {
+        bool over = never_sent ? !c->lost_ms : c->lost_ms && now >= give_up_ms(b, c);
+        list_add(over ? &taken : &kept, c);
+    }
+    b->queued = kept;
+    return taken;
+}
+
+void flight_unreachable(struct belay *b, int code)
+{
+    struct flight_list failed = take_queued(b, true);
+    flight_fail_all(b, &failed, code);
+}
+
+void flight_expire(struct belay *b)
+{
+    if (flight_due_ms(b) > client_now_ms())
+        return;
+    struct flight_list failed = take_queued(b, false);
+    char why[CLIENT_ERROR_BYTES];
+    memcpy(why, b->err_text, sizeof why);
+    client_fail(b, BELAY_E_CLOSED, "%.400s; it may have been carried out", why);
+    flight_fail_all(b, &failed, BELAY_E_CLOSED);
+}
+
+int64_t flight_due_ms(const struct belay *b)
+{
+    int64_t due = INT64_MAX;
+    for (const struct flight *c = b->queued.first; c; c = c->next)
+        if (c->lost_ms && give_up_ms(b, c) < due)
+            due = give_up_ms(b, c);
+    return due;
 }
 
 /* ---- in -------------------------------------------------------------------------------- */
@@ -136,6 +246,27 @@ static bool is_parking(const struct flight *c, const struct reply *r)
            r->first->next->kind == REPLY_INT;
 }
 
+/* "Not here, not now": it is sent again, to the next address. */
+static bool goes_elsewhere(const struct flight *c, const struct reply *r)
+{
+    return r->kind == REPLY_ERROR && r->err == BELAY_ERR_UNAVAILABLE && c->again &&
+           client_now_ms() < c->until_ms;
+}
+
+static void leave(struct belay *b, const struct reply *r)
+{
+    char text[CLIENT_ERROR_BYTES];
+    snprintf(text, sizeof text, "%.*s", (int)r->text.len, r->text.data);
+    wire_fail(b, BELAY_E_UNAVAILABLE, "%s: %s", b->addrs[b->at].text, text);
+}
+
+/* It answers: the addresses that were tried before it do not count any more. */
+static void is_good(struct belay *b)
+{
+    b->tried = 0;
+    b->backoff_ms = 0;
+}
+
 static void hand_out(struct belay *b, const struct flight *c, const struct reply *r)
 {
     if (r->kind == REPLY_ERROR) {
@@ -159,6 +290,13 @@ void flight_answer(struct belay *b, const struct reply *r)
                   b->addrs[b->at].text);
         return;
     }
+    if (goes_elsewhere(c, r)) {
+        list_push_front(&b->sent, c);
+        leave(b, r);
+        return;
+    }
+    if (!c->is_greeting)
+        is_good(b);
     if (is_parking(c, r)) {
         c->ticket = (uint64_t)r->first->next->number;
         list_add(&b->parked, c);
@@ -214,6 +352,11 @@ static void push_acquired(struct belay *b, const struct reply *r)
     if (!c)
         return; /* somebody gave up waiting for it */
     const struct reply *answer = late_answer(&b->parse, r);
+    if (answer && goes_elsewhere(c, answer)) {
+        list_push_front(&b->parked, c);
+        leave(b, answer);
+        return;
+    }
     if (answer)
         hand_out(b, c, answer);
     else
@@ -241,6 +384,7 @@ void flight_push(struct belay *b, const struct reply *r)
 {
     if (!r->first)
         return;
+    is_good(b);
     if (r->last->kind == REPLY_MAP)
         push_event(b, r);
     else if (r->count == 6)
@@ -307,7 +451,8 @@ int belay_callv(struct belay *b, const struct belay_bytes *words, size_t n, int6
     struct waiting *w = calloc(1, sizeof *w);
     if (!w)
         return client_fail(b, BELAY_E_MEMORY, "out of memory");
-    struct flight like = {.fn = on_waited, .arg = w, .keeps_result = true};
+    struct flight like = {
+        .fn = on_waited, .arg = w, .keeps_result = true, .timeout_ms = timeout_ms};
     err = flight_send(b, words, n, &like);
     if (err != BELAY_E_OK) {
         free(w);

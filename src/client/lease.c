@@ -84,7 +84,7 @@ static void on_renewed(struct belay *b, int err, const struct belay_reply *r, vo
 static void hold_renew(struct belay *b, struct hold *h)
 {
     struct words c = {0};
-    struct flight like = {.fn = on_renewed, .arg = h};
+    struct flight like = {.fn = on_renewed, .arg = h, .once = true};
     words_add(&c, "RENEW");
     words_add(&c, h->name);
     words_u64(&c, h->fence);
@@ -187,7 +187,7 @@ static void on_session_kept(struct belay *b, int err, const struct belay_reply *
 static void session_keep(struct belay *b)
 {
     struct words c = {0};
-    struct flight like = {.fn = on_session_kept};
+    struct flight like = {.fn = on_session_kept, .once = true};
     words_add(&c, "SESSION");
     words_add(&c, "KEEPALIVE");
     words_add(&c, b->session);

@@ -198,8 +198,11 @@ static struct asking *ask(struct belay *b, const struct belay_acquire *want, boo
     a->ttl_ms = want->ttl_ms ? want->ttl_ms : CLIENT_TTL_MS;
     a->sent_ms = client_now_ms();
     acquire_words(b, want, &c);
-    struct flight like = {
-        .fn = on_acquired, .arg = a, .may_park = true, .keeps_result = blocking};
+    struct flight like = {.fn = on_acquired,
+                          .arg = a,
+                          .may_park = true,
+                          .keeps_result = blocking,
+                          .timeout_ms = wait_of(want->wait_ms) + b->timeout_ms};
     *ret_err = flight_send(b, c.w, c.n, &like);
     if (*ret_err == BELAY_E_OK)
         return a;
@@ -328,7 +331,11 @@ int belay_convert(struct belay *b, const char *name, uint64_t fence, enum belay_
         return client_fail(b, BELAY_E_MEMORY, "out of memory");
     memcpy(a->name, name, strlen(name) + 1);
     a->blocking = a->is_convert = true;
-    struct flight like = {.fn = on_acquired, .arg = a, .may_park = true, .keeps_result = true};
+    struct flight like = {.fn = on_acquired,
+                          .arg = a,
+                          .may_park = true,
+                          .keeps_result = true,
+                          .timeout_ms = wait_of(wait_ms) + b->timeout_ms};
     err = flight_send(b, c.w, c.n, &like);
     if (err != BELAY_E_OK) {
         free(a);

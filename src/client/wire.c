@@ -1,9 +1,10 @@
 /* wire.c - the socket of a handle, one step at a time: connect, greet, read, write.
  *
  * wire_step() does what can be done now and never waits; who wants to wait polls the socket
- * until wire_due_ms(). A failure closes the socket and moves on to the next address. When all
- * of them have failed once, the calls that wait to be sent are told so, and the next round
- * begins after a pause that grows from CLIENT_BACKOFF_MIN_MS to CLIENT_BACKOFF_MAX_MS. */
+ * until wire_due_ms(). A failure closes the socket and moves on to the next address, at once.
+ * When all of them have failed once, the calls that were never sent are told so, and the next
+ * round begins after a pause that grows from CLIENT_BACKOFF_MIN_MS to CLIENT_BACKOFF_MAX_MS. A
+ * connection counts as good when it has given an answer, not when it has come about. */
 #include "client/client.h"
 #include "proto/resp.h"
 
@@ -50,20 +51,21 @@ static void forget_resolved(struct belay *b)
     b->resolved = b->resolved_next = NULL;
 }
 
-/* Behind a failure of address `at`: the next one now, or a pause when all had their turn. */
-static void next_address(struct belay *b)
+/* Behind a failure of address `at`: the next one now, or a pause when all had their turn: true.
+ */
+static bool next_address(struct belay *b)
 {
     forget_resolved(b);
     b->at = (b->at + 1) % b->n_addrs;
     b->retry_ms = client_now_ms();
     if (++b->tried < b->n_addrs)
-        return;
+        return false;
     b->tried = 0;
     b->backoff_ms = b->backoff_ms ? b->backoff_ms * 2 : CLIENT_BACKOFF_MIN_MS;
     if (b->backoff_ms > CLIENT_BACKOFF_MAX_MS)
         b->backoff_ms = CLIENT_BACKOFF_MAX_MS;
     b->retry_ms += b->backoff_ms;
-    b->round_failed = true;
+    return true;
 }
 
 void wire_fail(struct belay *b, int code, const char *format, ...)
@@ -73,30 +75,18 @@ void wire_fail(struct belay *b, int code, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    enum client_state was = b->state;
+    bool was_ready = b->state == CLIENT_READY;
+    bool same_host = !was_ready && b->resolved_next;
     close_socket(b);
-    if (was == CLIENT_READY) {
-        b->tried = 0;
-        b->retry_ms = client_now_ms() + CLIENT_BACKOFF_MIN_MS;
-        b->at = (b->at + 1) % b->n_addrs;
-        forget_resolved(b);
-        b->broke = true;
-    }
+    bool all_failed = !same_host && next_address(b);
     client_fail(b, code, "%s", text);
-    struct flight_list sent = b->sent, parked = b->parked;
-    b->sent = b->parked = (struct flight_list){0};
-    flight_fail_all(b, &sent, code);
-    flight_fail_all(b, &parked, code);
-    if (was == CLIENT_READY || b->resolved_next)
+    b->broke |= was_ready;
+    flight_lost(b, code);
+    if (!all_failed || was_ready)
         return;
-    next_address(b);
-    if (b->round_failed) {
-        struct flight_list queued = b->queued;
-        b->queued = (struct flight_list){0};
-        buf_clear(&b->later);
-        client_fail(b, code, "%s", text);
-        flight_fail_all(b, &queued, code);
-    }
+    b->round_failed = true;
+    client_fail(b, code, "%s", text);
+    flight_unreachable(b, code);
 }
 
 /* ---- greeting -------------------------------------------------------------------------- */
@@ -147,9 +137,7 @@ static void on_greeted(struct belay *b, int err, const struct belay_reply *r, vo
     if (--b->greetings > 0)
         return;
     b->state = CLIENT_READY;
-    b->tried = 0;
-    b->backoff_ms = 0;
-    flight_flush_later(b);
+    flight_flush_queued(b);
 }
 
 static void greet(struct belay *b)
@@ -324,6 +312,7 @@ int wire_step(struct belay *b)
     b->depth++;
     b->round_failed = b->broke = false;
     lease_step(b);
+    flight_expire(b);
     if (b->state == CLIENT_OFF && has_work(b) && now >= b->retry_ms)
         wire_start(b);
     if (b->state == CLIENT_CONNECTING)
@@ -346,7 +335,8 @@ int wire_step(struct belay *b)
 
 int64_t wire_due_ms(const struct belay *b)
 {
-    int64_t due = lease_due_ms(b);
+    int64_t due = lease_due_ms(b), queued = flight_due_ms(b);
+    due = queued < due ? queued : due;
     if (b->state == CLIENT_OFF && has_work(b) && b->retry_ms < due)
         due = b->retry_ms;
     if ((b->state == CLIENT_CONNECTING || b->state == CLIENT_GREETING) &&

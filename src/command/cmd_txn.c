@@ -11,12 +11,8 @@ void cmd_txn(struct call *c)
         call_fail(c, err, "%s", what);
         return;
     }
-    if (txn.request.len && c->op.request.len) {
-        call_fail(c, BELAY_ERR_SYNTAX, "\"request\" is given twice");
-        return;
-    }
     c->op.kind = OP_TXN;
-    if (txn.request.len)
+    if (txn.request.len) /* the document's own: a client library may have added another */
         c->op.request = txn.request;
     c->op.session = txn.session;
     c->op.text = txn.description;

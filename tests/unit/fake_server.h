@@ -59,6 +59,18 @@ static inline size_t fake_count(struct fake_server *s, const char *prefix)
     return n;
 }
 
+/* The first request that began with these words, into `space` (FAKE_WORD * 4); "": none did. */
+static inline const char *fake_seen(struct fake_server *s, const char *prefix, char *space)
+{
+    space[0] = '\0';
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = s->n_seen; i-- > 0;)
+        if (strncmp(s->seen[i], prefix, strlen(prefix)) == 0)
+            memcpy(space, s->seen[i], sizeof s->seen[i]);
+    pthread_mutex_unlock(&s->lock);
+    return space;
+}
+
 static inline struct fake_rule fake_find(struct fake_server *s, const struct request *req)
 {
     char line[FAKE_WORD * 4];

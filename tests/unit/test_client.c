@@ -168,25 +168,164 @@ static void wrong_arguments_are_told_before_anything_is_sent(void **state)
 
 /* ---- a server that fails --------------------------------------------------------------- */
 
-/* Cut after every number of bytes of a reply: never a crash, always "closed", and the next call
- * finds the server again. */
-static void a_server_that_dies_mid_reply_is_an_error(void **state)
+static const char granted_13[] = "*4\r\n$7\r\ngranted\r\n:13\r\n:30000\r\n$2\r\nhi\r\n";
+
+/* Two servers; the handle knows both, `server` first. */
+struct pair {
+    struct fake_server other;
+    struct belay *b;
+};
+
+static void pair_open(struct pair *p, int64_t timeout_ms)
 {
-    static const char whole[] = "*4\r\n$7\r\ngranted\r\n:13\r\n:30000\r\n$2\r\nhi\r\n";
-    struct belay *b = open_handle(server.addr, 2000);
+    char list[80];
+    fake_start(&p->other);
+    snprintf(list, sizeof list, "%s,%s", server.addr, p->other.addr);
+    p->b = open_handle(list, timeout_ms);
+}
+
+static void pair_close(struct pair *p)
+{
+    belay_close(p->b);
+    fake_stop(&p->other);
+}
+
+static void both_saw_the_same(struct pair *p, const char *prefix)
+{
+    char here[FAKE_WORD * 4], there[FAKE_WORD * 4];
+    assert_string_equal(fake_seen(&server, prefix, here), fake_seen(&p->other, prefix, there));
+    assert_true(here[0] != '\0');
+}
+
+/* Cut after every number of bytes of a reply: never a crash, and the other server gets the same
+ * request. */
+static void what_a_dying_server_did_not_answer_is_sent_to_the_next(void **state)
+{
+    struct pair p;
     struct belay_acquire want = {.name = "n", .owner = "o"};
     struct belay_grant g;
     (void)state;
-    for (size_t n = 0; n < sizeof whole - 1; n++) {
-        char part[sizeof whole] = "";
-        memcpy(part, whole, n);
-        fake_set(&server, RULES(CUTS("ACQUIRE", part)));
-        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_CLOSED);
-        assert_non_null(strstr(belay_error(b), server.addr));
+    pair_open(&p, 2000);
+    for (size_t n = 0; n < sizeof granted_13 - 1; n++) {
+        char part[sizeof granted_13] = "";
+        memcpy(part, granted_13, n);
+        bool here = strcmp(belay_addr(p.b), server.addr) == 0;
+        fake_set(here ? &server : &p.other, RULES(CUTS("ACQUIRE", part)));
+        fake_set(here ? &p.other : &server, RULES(SAYS("ACQUIRE", granted_13)));
+        assert_int_equal(belay_acquire(p.b, &want, &g), BELAY_E_OK);
+        assert_int_equal(g.fence, 13);
+        both_saw_the_same(&p, "ACQUIRE n o REQUEST ");
     }
-    fake_set(&server, RULES(SAYS("ACQUIRE", whole)));
-    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    pair_close(&p);
+}
+
+/* As often as its time-out lets it, under one id; then it may have been carried out. */
+static void what_nobody_answers_fails_in_the_end(void **state)
+{
+    struct belay *b = open_handle(server.addr, 400);
+    struct belay_grant g;
+    char first[FAKE_WORD * 4];
+    (void)state;
+    fake_set(&server, RULES(CUTS("ACQUIRE", "")));
+    assert_int_equal(belay_acquire(b, &(struct belay_acquire){.name = "n", .owner = "o"}, &g),
+                     BELAY_E_CLOSED);
+    assert_non_null(strstr(belay_error(b), server.addr));
+    assert_non_null(strstr(belay_error(b), "it may have been carried out"));
+    fake_seen(&server, "ACQUIRE n o REQUEST ", first);
+    assert_true(fake_count(&server, first) > 1);
+    assert_int_equal(fake_count(&server, first), fake_count(&server, "ACQUIRE"));
+    fake_set(&server, RULES(SAYS("ACQUIRE", granted_13)));
+    assert_int_equal(belay_acquire(b, &(struct belay_acquire){.name = "n", .owner = "o"}, &g),
+                     BELAY_E_OK);
+    assert_int_equal(fake_count(&server, first), 0); /* another request has another id */
     belay_close(b);
+}
+
+static void who_cannot_serve_is_left(void **state)
+{
+    struct pair p;
+    (void)state;
+    pair_open(&p, 2000);
+    fake_set(&server, RULES(SAYS("RELEASE", "-UNAVAILABLE this node is stopping\r\n")));
+    fake_set(&p.other, RULES(SAYS("RELEASE", ":1\r\n")));
+    assert_int_equal(belay_release(p.b, "n", 7, NULL, NULL), BELAY_E_OK);
+    assert_string_equal(belay_addr(p.b), p.other.addr);
+    both_saw_the_same(&p, "RELEASE n 7 REQUEST ");
+    pair_close(&p);
+}
+
+/* The place in the line is found again, on the other server. */
+static void a_place_in_line_moves_with_its_client(void **state)
+{
+    static const char queued[] = "*3\r\n$6\r\nqueued\r\n:7\r\n:1\r\n";
+    static const char failed[] =
+        "*3\r\n$6\r\nqueued\r\n:7\r\n:1\r\n"
+        ">6\r\n$6\r\nfailed\r\n$1\r\nn\r\n:0\r\n:7\r\n:0\r\n$8\r\nstopping\r\n";
+    static const char late[] =
+        "*3\r\n$6\r\nqueued\r\n:7\r\n:1\r\n"
+        ">6\r\n$7\r\ngranted\r\n$1\r\nn\r\n:8\r\n:7\r\n:30000\r\n$2\r\nhi\r\n";
+    struct belay_acquire want = {.name = "n", .owner = "o", .wait_ms = 1000};
+    struct belay_grant g;
+    (void)state;
+    for (int told = 0; told < 2; told++) { /* it dies, or says that it stops */
+        struct pair p;
+        pair_open(&p, 2000);
+        fake_set(&server,
+                 told ? RULES(SAYS("ACQUIRE", failed)) : RULES(CUTS("ACQUIRE", queued)));
+        fake_set(&p.other, RULES(SAYS("ACQUIRE", late)));
+        assert_int_equal(belay_acquire(p.b, &want, &g), BELAY_E_OK);
+        assert_int_equal(g.status, BELAY_GRANTED);
+        assert_int_equal(g.fence, 8);
+        both_saw_the_same(&p, "ACQUIRE n o WAIT 1000 NOBLOCK REQUEST ");
+        pair_close(&p);
+    }
+}
+
+static const struct {
+    const char *words[8];
+    bool again; /* it is sent to the other server too */
+    bool id;    /* with an id that the library made */
+} commands[] = {
+    {{"SHOW", "n"}, true, false},
+    {{"renew", "n", "7"}, true, false},
+    {{"SESSION", "KEEPALIVE", "s"}, true, false},
+    {{"session", "close", "s"}, true, true},
+    {{"BODY", "n", "OWNER", "o", "REQUEST"}, true, true},
+    {{"RELEASE", "REQUEST", "7"}, true, true},
+    {{"RELEASE", "n", "7", "REQUEST", "mine"}, true, false},
+    {{"TXN", "{}"}, true, true},
+    {{"NAMESPACE", "CREATE", "n"}, true, true},
+    {{"SET", "k", "v", "NX"}, false, false},
+    {{"CLUSTER", "REMOVE", "n"}, false, false},
+    {{"WATCH"}, false, false},
+};
+
+static void only_what_may_be_repeated_is(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        struct pair p;
+        struct belay_bytes words[8];
+        char line[FAKE_WORD * 4] = "", seen[FAKE_WORD * 4];
+        size_t n = 0;
+        for (; commands[i].words[n]; n++) {
+            words[n] = (struct belay_bytes){commands[i].words[n], strlen(commands[i].words[n])};
+            snprintf(line + strlen(line), sizeof line - strlen(line), "%s%s", n ? " " : "",
+                     commands[i].words[n]);
+        }
+        pair_open(&p, 2000);
+        fake_set(&server, RULES(CUTS(line, "")));
+        fake_set(&p.other, RULES(SAYS(line, "+OK\r\n")));
+        int err = belay_callv(p.b, words, n, 0, NULL);
+        assert_int_equal(err, commands[i].again ? BELAY_E_OK : BELAY_E_CLOSED);
+        assert_int_equal(fake_count(&p.other, line), commands[i].again);
+        fake_seen(&server, line, seen);
+        assert_int_equal(strncmp(seen + strlen(line), " REQUEST ", 9) == 0, commands[i].id);
+        assert_int_equal(strlen(seen) > strlen(line), commands[i].id);
+        if (commands[i].again)
+            both_saw_the_same(&p, line);
+        pair_close(&p);
+    }
 }
 
 static void a_server_that_speaks_another_language_is_an_error(void **state)
@@ -564,7 +703,12 @@ int main(void)
                                         stop),
         cmocka_unit_test_setup_teardown(wrong_arguments_are_told_before_anything_is_sent, start,
                                         stop),
-        cmocka_unit_test_setup_teardown(a_server_that_dies_mid_reply_is_an_error, start, stop),
+        cmocka_unit_test_setup_teardown(what_a_dying_server_did_not_answer_is_sent_to_the_next,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(what_nobody_answers_fails_in_the_end, start, stop),
+        cmocka_unit_test_setup_teardown(who_cannot_serve_is_left, start, stop),
+        cmocka_unit_test_setup_teardown(a_place_in_line_moves_with_its_client, start, stop),
+        cmocka_unit_test_setup_teardown(only_what_may_be_repeated_is, start, stop),
         cmocka_unit_test_setup_teardown(a_server_that_speaks_another_language_is_an_error,
                                         start, stop),
         cmocka_unit_test_setup_teardown(nobody_there_is_told_with_the_address, start, stop),

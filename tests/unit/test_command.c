@@ -391,7 +391,7 @@ static void a_request_may_have_an_id(void **state)
         {"NAMESPACE DELETE n REQUEST r", "namespace-delete ns=n request=r"},
         {"TXN '" TXN "}' REQUEST r", "txn session=s request=r"},
         {"TXN '" TXN ",\"request\":\"r\"}'", "txn session=s request=r"},
-        {"TXN '" TXN ",\"request\":\"r\"}' REQUEST r", "-SYNTAX \"request\" is given twice"},
+        {"TXN '" TXN ",\"request\":\"r\"}' REQUEST x", "txn session=s request=r"},
         {"ACQUIRE l o REQUEST \"\"", "-RANGE REQUEST must have 1 to 64 bytes, not 0"},
         {"SHOW l REQUEST r", "-SYNTAX unknown word 'REQUEST'..."},
         {"SESSION KEEPALIVE s REQUEST r", "session-keepalive more+=s more+=REQUEST more+=r"},

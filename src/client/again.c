@@ -1,0 +1,109 @@
+/* again.c - which requests may be sent again when their answer did not come.
+ *
+ * What only reads, and what does the same when it is done twice, may be sent again as it is.
+ * What changes something gets a request id, by which the server knows it: it takes effect once.
+ * Anything else (the Redis recipes, commands of an operator or of the connection, what this
+ * library does not know) is sent once. */
+#include "client/client.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OPTIONS_NONE, OPTIONS_1, OPTIONS_2, OPTIONS_3, OPTIONS_HOLD, OPTIONS_HOLD_1 };
+
+static const struct rule {
+    const char *verb, *sub; /* sub NULL: one word */
+    bool changes;           /* it gets an id */
+    int options;            /* where they begin: behind how many words, or behind a hold */
+} rules[] = {
+    {"ACQUIRE", NULL, true, OPTIONS_3},
+    {"RELEASE", NULL, true, OPTIONS_HOLD},
+    {"RENEW", NULL, false, OPTIONS_NONE},
+    {"CONVERT", NULL, true, OPTIONS_HOLD},
+    {"CHECK", NULL, false, OPTIONS_NONE},
+    {"BODY", NULL, true, OPTIONS_HOLD_1},
+    {"SHOW", NULL, false, OPTIONS_NONE},
+    {"LIST", NULL, false, OPTIONS_NONE},
+    {"BREAK", NULL, true, OPTIONS_2},
+    {"SESSION", "OPEN", true, OPTIONS_2},
+    {"SESSION", "ATTACH", false, OPTIONS_NONE},
+    {"SESSION", "KEEPALIVE", false, OPTIONS_NONE},
+    {"SESSION", "CLOSE", true, OPTIONS_3},
+    {"SESSION", "SHOW", false, OPTIONS_NONE},
+    {"SESSION", "LIST", false, OPTIONS_NONE},
+    {"NAMESPACE", "CREATE", true, OPTIONS_3},
+    {"NAMESPACE", "UPDATE", true, OPTIONS_3},
+    {"NAMESPACE", "DELETE", true, OPTIONS_3},
+    {"NAMESPACE", "SHOW", false, OPTIONS_NONE},
+    {"NAMESPACE", "LIST", false, OPTIONS_NONE},
+    {"TXN", NULL, true, OPTIONS_2},
+    {"TABLE", "LIST", false, OPTIONS_NONE},
+    {"TABLE", "SHOW", false, OPTIONS_NONE},
+    {"CLUSTER", "STATUS", false, OPTIONS_NONE},
+    {"PING", NULL, false, OPTIONS_NONE},
+    {"INFO", NULL, false, OPTIONS_NONE},
+};
+
+static bool is_word(const struct belay_bytes *w, const char *word)
+{
+    return slice_eq_nocase(slice_of(w->data, w->len), slice_str(word));
+}
+
+static const struct rule *rule_of(const struct belay_bytes *words, size_t n)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        const struct rule *r = &rules[i];
+        if (is_word(&words[0], r->verb) && (!r->sub || (n > 1 && is_word(&words[1], r->sub))))
+            return r;
+    }
+    return NULL;
+}
+
+static size_t options_at(const struct rule *r, const struct belay_bytes *words, size_t n)
+{
+    size_t hold = n > 2 && is_word(&words[2], "OWNER") ? 4 : 3;
+    switch (r->options) {
+    case OPTIONS_HOLD:
+        return hold;
+    case OPTIONS_HOLD_1:
+        return hold + 1;
+    default:
+        return (size_t)r->options;
+    }
+}
+
+enum again again_kind(const struct belay_bytes *words, size_t n)
+{
+    const struct rule *r = rule_of(words, n);
+    if (!r)
+        return AGAIN_NEVER;
+    if (!r->changes)
+        return AGAIN_AS_IT_IS;
+    bool has_id = n >= options_at(r, words, n) + 2 && is_word(&words[n - 2], "REQUEST");
+    if (has_id)
+        return AGAIN_AS_IT_IS; /* the caller's own */
+    return n + 2 <= BELAY_WORDS_MAX ? AGAIN_WITH_ID : AGAIN_NEVER;
+}
+
+void again_init(struct belay *b)
+{
+    unsigned char raw[CLIENT_ID_BYTES / 2];
+    struct timespec t = {0};
+    if (getrandom(raw, sizeof raw, 0) != (ssize_t)sizeof raw) { /* too early in a boot */
+        clock_gettime(CLOCK_REALTIME, &t);
+        snprintf(b->id, sizeof b->id, "%lx.%lx.%lx", (unsigned long)getpid(),
+                 (unsigned long)t.tv_sec, (unsigned long)t.tv_nsec);
+        return;
+    }
+    for (size_t i = 0; i < sizeof raw; i++)
+        snprintf(b->id + 2 * i, 3, "%02x", raw[i]);
+}
+
+struct slice again_next_id(struct belay *b, char *space)
+{
+    int n = snprintf(space, CLIENT_REQUEST_BYTES, "%s-%llx", b->id,
+                     (unsigned long long)++b->requests);
+    return slice_of(space, (size_t)n);
+}
