@@ -354,15 +354,20 @@ static void forget_leader(struct group *g)
         g->raft.follower_state.current_leader.id = 0;
 }
 
-void group_tick(struct group *g, uint64_t now_ms)
+void group_tick(struct group *g, uint64_t now_ms, unsigned slack_ms)
 {
+    uint64_t due = raft_timeout(&g->raft);
+    unsigned early = g->raft.state == RAFT_LEADER ? slack_ms : 0;
+    BELAY_CHECK(early < g->raft.heartbeat_timeout);
     group_advance_clock(g, now_ms);
-    if (g->now_ms < raft_timeout(&g->raft))
+    if (g->now_ms + early < due)
         return;
     renew_term(g);
     forget_leader(g);
     struct raft_event event = {.type = RAFT_TIMEOUT};
+    g->raft.heartbeat_timeout -= early;
     group_step(g, &event);
+    g->raft.heartbeat_timeout += early;
     group_apply_committed(g);
 }
 

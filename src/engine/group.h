@@ -103,8 +103,10 @@ void group_close(struct group *g); /* NULL is allowed */
 void group_bootstrap(const struct group_config *config, const struct group_conf *conf);
 
 void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms);
-void group_tick(struct group *g, uint64_t now_ms); /* whenever group_next_ms() has come */
-uint64_t group_next_ms(const struct group *g);     /* absolute */
+/* Whenever group_next_ms() has come. A leader whose heartbeat is due within `slack_ms` sends it
+ * now, and the next one as long after it as always. */
+void group_tick(struct group *g, uint64_t now_ms, unsigned slack_ms);
+uint64_t group_next_ms(const struct group *g); /* absolute */
 void group_durable(struct group *g, uint64_t lsn,
                    uint64_t now_ms); /* the journal got that far */
 

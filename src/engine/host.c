@@ -20,7 +20,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-enum { LOOK_MS = 1000, STOP_POLL_MS = 10 };
+enum { LOOK_MS = 1000, STOP_POLL_MS = 10, COMPLAIN_MS = 10000 };
 
 struct host {
     struct host_config config;
@@ -32,10 +32,11 @@ struct host {
     struct peers *peers;
     uint64_t id, cluster;
     size_t groups;
-    uint64_t armed_ms; /* when the timer fires, UINT64_MAX: never */
-    uint64_t look_ms;  /* when to look at the members again */
-    uint64_t busy_ms;  /* when something was last written */
-    uint64_t stop_ms;  /* stopping: no longer than that */
+    uint64_t complain_ms[PEER_NODES_MAX]; /* by node: when to say again that it is refused */
+    uint64_t armed_ms;                    /* when the timer fires, UINT64_MAX: never */
+    uint64_t look_ms;                     /* when to look at the members again */
+    uint64_t busy_ms;                     /* when something was last written */
+    uint64_t stop_ms;                     /* stopping: no longer than that */
     uv_work_t write_work, snapshot_work;
     struct journal_job *job;
     struct snapshot_task *task;
@@ -161,66 +162,64 @@ static bool was_removed(struct host *h, uint64_t node)
            node <= order_raft_last_node(h->order, 0);
 }
 
+/* It will try again and again: now and then the log says why it is refused. */
+static bool refuse(struct host *h, const struct peer_hello *hello, const char *event,
+                   const char *why)
+{
+    uint64_t now = uv_now(h->loop);
+    uint64_t *next = &h->complain_ms[hello->node];
+    if (now >= *next) {
+        *next = now + COMPLAIN_MS;
+        log_error(event, "node=%s error=\"%s\"", log_bytes(slice_str(hello->name)), why);
+    }
+    return false;
+}
+
 static bool may_speak(void *ctx, const struct peer_hello *hello)
 {
     struct host *h = ctx;
+    struct group_conf conf;
+    char text[160];
     if (!h->started || h->stopped)
         return false;
-    if (h->cluster == 0) { /* this node is being added to one */
-        h->cluster = hello->cluster;
-        peers_set_cluster(h->peers, h->cluster);
+    if (hello->cluster != h->cluster)
+        return refuse(h, hello, "peer.cluster", "it belongs to another cluster");
+    if (was_removed(h, hello->node))
+        return refuse(h, hello, "peer.removed", "it is no member any more");
+    if (hello->groups != h->groups) {
+        snprintf(text, sizeof text,
+                 "it has %zu shards, this node %zu: the same --shards is needed on all nodes, "
+                 "from an empty data directory on",
+                 order_shards((size_t)hello->groups), order_shards(h->groups));
+        return refuse(h, hello, "peer.shards", text);
     }
-    if (hello->cluster == h->cluster && was_removed(h, hello->node)) {
-        log_error("peer.removed", "node=%s error=\"it is no member any more\"",
-                  log_bytes(slice_str(hello->name)));
-        return false;
-    }
-    if (hello->cluster == h->cluster && hello->groups != h->groups) {
-        log_error(
-            "peer.shards",
-            "node=%s shards=%zu error=\"this node has %zu: the same --shards is needed on "
-            "all nodes, from an empty data directory on\"",
-            log_bytes(slice_str(hello->name)), order_shards((size_t)hello->groups),
-            order_shards(h->groups));
-        return false;
-    }
-    if (hello->cluster == h->cluster &&
-        !order_raft_is_same(h->order, hello->node, hello->incarnation)) {
-        log_error(
-            "peer.forgot",
-            "node=%s error=\"it came back with another data directory and may have forgotten "
-            "votes and entries: remove it from the cluster and add it as a new member\"",
-            log_bytes(slice_str(hello->name)));
-        return false;
-    }
-    if (hello->cluster == h->cluster) {
-        struct group_conf conf;
-        group_conf(order_raft_group(h->order, 0), &conf);
-        if (conf.n == 0) /* being added, this node knows nobody but who calls */
-            peers_want(h->peers, hello->node, hello->peer);
-        return true;
-    }
-    log_error("peer.cluster", "node=%s error=\"it belongs to another cluster\"",
-              log_bytes(slice_str(hello->name)));
-    return false;
+    if (!order_raft_is_same(h->order, hello->node, hello->incarnation))
+        return refuse(h, hello, "peer.forgot",
+                      "it came back with another data directory and may have forgotten votes "
+                      "and entries: remove it from the cluster and add it as a new member");
+    h->complain_ms[hello->node] = 0;
+    group_conf(order_raft_group(h->order, 0), &conf);
+    if (conf.n == 0) /* being added, this node knows nobody but who calls */
+        peers_want(h->peers, hello->node, hello->peer);
+    return true;
 }
 
 /* Connections follow the members. */
 static void follow_members(struct host *h)
 {
+    uint64_t last = order_raft_last_node(h->order, 0);
     struct group_conf conf;
     group_conf(order_raft_group(h->order, 0), &conf);
-    for (uint64_t id = 1; id < PEER_NODES_MAX; id++) {
+    for (uint64_t id = 1; id <= last && conf.n > 0; id++) {
         const struct group_server *s = group_conf_find(&conf, id);
         struct member m;
-        if (!s && conf.n > 0) {
+        if (!s) { /* removed: it stops hearing and being heard */
             peers_forget(h->peers, id);
             order_raft_forget_node(h->order, id);
+        } else if (id != h->id) {
+            member_parse(s->address, &m);
+            peers_want(h->peers, id, m.peer);
         }
-        if (!s || id == h->id)
-            continue;
-        member_parse(s->address, &m);
-        peers_want(h->peers, id, m.peer);
     }
 }
 

@@ -86,6 +86,7 @@ struct replica {
 
 struct order_raft {
     struct order base;
+    struct buf out[ORIGINS_MAX]; /* by node: what leaves at the end of the turn */
     struct order_raft_config config;
     const struct raft_host *host;
     void *ctx;
@@ -104,7 +105,7 @@ struct order_raft {
     uint64_t steer_ms;               /* when to look after members and leaders */
     bool opened, settling, retired, snapshotting;
     bool leaving;       /* this node is being removed from the cluster */
-    bool must_not_lead; /* leaving, retired or of priority 15 */
+    bool must_not_lead; /* leaving, retired or of priority 15: it hands over at once */
     struct arena arena; /* of one call */
 };
 

@@ -204,10 +204,9 @@ static void tell_all(struct order_raft *o)
 
 void lead_hear(struct order_raft *o, const struct wire *msg)
 {
-    if (msg->from >= ORIGINS_MAX)
-        return;
     struct standing *s = &o->standings[msg->from];
     s->heard_ms = order_now(o);
+    o->silent_ms[msg->from] = 0;
     if (msg->type != WIRE_NODE || msg->seq < s->run || msg->index > MEMBER_PRIORITY_NEVER)
         return;
     s->run = msg->seq;
@@ -222,10 +221,11 @@ void lead_follow(struct order_raft *o)
     group_conf_committed(o->replicas[0].group, &o->members);
     member_of(o, o->config.node, &self);
     o->leaving = self.leaving;
-    o->must_not_lead = o->leaving || o->retired ||
-                       order_raft_priority(o, o->config.node) == MEMBER_PRIORITY_NEVER;
+    bool never = o->retired || order_raft_priority(o, o->config.node) == MEMBER_PRIORITY_NEVER;
+    /* Who leaves may have to: it may be the only one whose log is long enough. */
+    o->must_not_lead = never || o->leaving;
     for (size_t i = 0; i < o->base.n_shards; i++)
-        group_set_never_leads(o->replicas[i].group, o->must_not_lead);
+        group_set_never_leads(o->replicas[i].group, never);
 }
 
 void lead_soon(struct order_raft *o)

@@ -63,13 +63,23 @@ bool order_alone(const struct replica *r)
     return group_conf_voters(&conf) == 1;
 }
 
+static void send_frame(struct order_raft *o, uint64_t to)
+{
+    struct buf *frame = &o->out[to];
+    BELAY_CHECK(!frame->oom);
+    o->host->send(o->ctx, to, buf_slice(frame));
+    buf_clear(frame);
+    if (frame->cap > ORDER_FRAME_BYTES)
+        buf_done(frame);
+}
+
 void order_send(struct order_raft *o, uint64_t to, const struct wire *msg)
 {
-    struct buf frame = {0};
-    wire_encode(msg, &frame);
-    BELAY_CHECK(!frame.oom);
-    o->host->send(o->ctx, to, buf_slice(&frame));
-    buf_done(&frame);
+    if (to >= ORIGINS_MAX)
+        return;
+    wire_put(msg, &o->out[to]);
+    if (buf_len(&o->out[to]) >= ORDER_FRAME_BYTES)
+        send_frame(o, to);
 }
 
 /* --- origins --- */
@@ -435,6 +445,9 @@ void order_raft_settle(struct order_raft *o)
                 group_durable(o->replicas[i].group, UINT64_MAX, order_now(o));
     store_settle(o);
     o->settling = false;
+    for (uint64_t to = 0; to < ORIGINS_MAX; to++)
+        if (buf_len(&o->out[to]) > 0)
+            send_frame(o, to);
     take_job(o);
 }
 
@@ -476,27 +489,34 @@ static void hear_time(struct replica *r, const struct wire *msg)
         r->heard_ms = msg->seq;
 }
 
+static void receive_message(struct order_raft *o, const struct wire *msg)
+{
+    struct replica *r = &o->replicas[msg->shard];
+    lead_hear(o, msg);
+    if (msg->type == WIRE_FORWARD)
+        forwarded(r, msg);
+    else if (msg->type >= WIRE_PROBE && msg->type != WIRE_NODE)
+        read_receive(r, msg);
+    else if (msg->type < WIRE_PROBE && (msg->type != WIRE_SNAPSHOT || store_check(r, msg)))
+        group_receive(r->group, msg, order_now(o));
+    hear_time(r, msg);
+}
+
 void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame)
 {
+    struct slice left = frame;
     struct arena a = {0};
-    struct wire msg;
-    if (!o->opened || wire_decode(frame, &a, &msg) != BELAY_OK ||
-        msg.shard >= o->base.n_shards || msg.from != node || node == o->config.node) {
-        log_error("order.message_bad", "node=%" PRIu64 " bytes=%zu", node, frame.len);
-        arena_done(&a);
-        return;
+    while (left.len > 0) {
+        struct wire msg;
+        if (!o->opened || wire_next(&left, &a, &msg) != BELAY_OK ||
+            msg.shard >= o->base.n_shards || msg.from != node || node == o->config.node ||
+            node >= ORIGINS_MAX) {
+            log_error("order.message_bad", "node=%" PRIu64 " bytes=%zu", node, frame.len);
+            break;
+        }
+        receive_message(o, &msg);
+        arena_reset(&a);
     }
-    struct replica *r = &o->replicas[msg.shard];
-    if (node < ORIGINS_MAX)
-        o->silent_ms[node] = 0;
-    lead_hear(o, &msg);
-    if (msg.type == WIRE_FORWARD)
-        forwarded(r, &msg);
-    else if (msg.type >= WIRE_PROBE && msg.type != WIRE_NODE)
-        read_receive(r, &msg);
-    else if (msg.type < WIRE_PROBE && (msg.type != WIRE_SNAPSHOT || store_check(r, &msg)))
-        group_receive(r->group, &msg, order_now(o));
-    hear_time(r, &msg);
     arena_done(&a);
 }
 
@@ -510,12 +530,23 @@ void order_raft_peer_up(struct order_raft *o, uint64_t node)
     }
 }
 
+/* When one group speaks to the others, those that would do so soon do it at the same time: one
+ * frame for all of them, and after a few rounds always the same ones together. */
+static unsigned heartbeat_slack(const struct order_raft *o, uint64_t now)
+{
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        if (group_next_ms(o->replicas[i].group) <= now)
+            return o->config.heartbeat_ms / 2;
+    return 0;
+}
+
 void order_raft_tick(struct order_raft *o)
 {
     uint64_t now = order_now(o);
+    unsigned slack = heartbeat_slack(o, now);
     for (size_t i = 0; i < o->base.n_shards; i++) {
         struct replica *r = &o->replicas[i];
-        group_tick(r->group, now);
+        group_tick(r->group, now, slack);
         if (r->first && !r->leads && now - r->sent_ms >= ORDER_RESEND_MS)
             r->unsent = r->first;
         give_up(r);
@@ -636,6 +667,8 @@ static void raft_close(struct order *base)
         buf_done(&r->proposal);
         buf_done(&r->early);
     }
+    for (size_t i = 0; i < ORIGINS_MAX; i++)
+        buf_done(&o->out[i]);
     store_close(o);
     arena_done(&o->arena);
     free(o->replicas);

@@ -36,6 +36,7 @@ enum {
     ORDER_STEER_SOON_MS = 20,        /* after something has changed */
     ORDER_REST_MS = 2500,            /* who should lead has been fit for so long */
     ORDER_FORWARD_BYTES = 256 << 10, /* of one FORWARD */
+    ORDER_FRAME_BYTES = 512 << 10,   /* of messages in one frame; a larger one goes alone */
     ORDER_BATCH_BYTES = 512 << 10,   /* of ops in one entry; a larger op has one of its own */
 };
 
@@ -46,7 +47,8 @@ struct raft_host {
     uint64_t (*now_ms)(void *ctx); /* monotonic */
     /* Run the job on another thread, then order_raft_written(). */
     void (*write)(void *ctx, struct journal_job *job);
-    /* Best effort: it may be lost. In order per node as far as it arrives. */
+    /* Best effort: it may be lost. In order per node as far as it arrives. Once a turn for
+     * each node, with all that the groups have to say to it. */
     void (*send)(void *ctx, uint64_t node, struct slice frame);
     /* Store a snapshot of the state as it is now (order_raft_snapshot_write() in a forked
      * child), then order_raft_snapshotted(). */

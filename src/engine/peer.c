@@ -57,6 +57,7 @@ struct peers {
 };
 
 static void rest(struct link *l);
+static void close_inlet(struct inlet *in);
 
 static bool is_loopback(const struct sockaddr *a)
 {
@@ -225,11 +226,6 @@ static void rest(struct link *l)
     l->retry_ms = 2 * l->retry_ms < PEER_RETRY_MAX_MS ? 2 * l->retry_ms : PEER_RETRY_MAX_MS;
 }
 
-void peers_set_cluster(struct peers *p, uint64_t cluster)
-{
-    p->config.self.cluster = cluster;
-}
-
 void peers_want(struct peers *p, uint64_t node, const char *address)
 {
     BELAY_CHECK(node > 0 && node < PEER_NODES_MAX);
@@ -261,6 +257,12 @@ void peers_want(struct peers *p, uint64_t node, const char *address)
 void peers_forget(struct peers *p, uint64_t node)
 {
     struct link *l = p->links[node];
+    list_each_safe(it, &p->inlets)
+    {
+        struct inlet *in = list_item(it, struct inlet, all);
+        if (in->node == node)
+            close_inlet(in);
+    }
     if (!l || !l->wanted)
         return;
     l->wanted = false;
@@ -314,11 +316,12 @@ static bool take_hello(struct inlet *in, struct slice frame)
 {
     struct peer_hello hello;
     struct peers *p = in->p;
-    if (peer_hello_decode(frame, &hello) != BELAY_OK || hello.node == p->config.self.node ||
-        !p->config.accept(p->config.ctx, &hello)) {
-        log_warn("peer.refused", "bytes=%zu", frame.len);
+    if (peer_hello_decode(frame, &hello) != BELAY_OK || hello.node == p->config.self.node) {
+        log_warn("peer.stranger", "bytes=%zu", frame.len);
         return false;
     }
+    if (!p->config.accept(p->config.ctx, &hello))
+        return false;
     in->node = hello.node;
     p->hellos[hello.node] = hello;
     return true;

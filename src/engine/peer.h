@@ -51,7 +51,6 @@ struct peers_config {
 
 BELAY_MUST_CHECK enum belay_err peers_open(const struct peers_config *config,
                                            struct peers **ret);
-void peers_set_cluster(struct peers *p, uint64_t cluster); /* for the hellos to come */
 void peers_want(struct peers *p, uint64_t node,
                 const char *address); /* connect, and keep at it */
 void peers_forget(struct peers *p, uint64_t node);

@@ -61,3 +61,22 @@ enum belay_err wire_decode(struct slice in, struct arena *a, struct wire *ret_w)
     *ret_w = w;
     return BELAY_OK;
 }
+
+void wire_put(const struct wire *w, struct buf *frame)
+{
+    struct buf message = {0};
+    wire_encode(w, &message);
+    BELAY_CHECK(!message.oom);
+    varint_put_bytes(frame, buf_slice(&message));
+    buf_done(&message);
+}
+
+enum belay_err wire_next(struct slice *frame, struct arena *a, struct wire *ret_w)
+{
+    struct reader in = {.left = *frame};
+    struct slice message = reader_bytes(&in);
+    if (in.bad)
+        return BELAY_ERR_CORRUPT;
+    *frame = in.left;
+    return wire_decode(message, a, ret_w);
+}

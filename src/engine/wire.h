@@ -58,6 +58,11 @@ struct wire {
 };
 
 void wire_encode(const struct wire *w, struct buf *out);
+/* A frame holds all that one node has to say to another at a moment, one message after the
+ * other. wire_next() takes the first one off `frame`. */
+void wire_put(const struct wire *w, struct buf *frame);
+BELAY_MUST_CHECK enum belay_err wire_next(struct slice *frame, struct arena *a,
+                                          struct wire *ret_w);
 /* Borrows from `in`, and the entries from `a`. BELAY_ERR_CORRUPT: not a message. */
 BELAY_MUST_CHECK enum belay_err wire_decode(struct slice in, struct arena *a,
                                             struct wire *ret_w);

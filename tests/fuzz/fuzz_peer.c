@@ -24,6 +24,15 @@ static void message(struct slice in)
     arena_done(&a);
 }
 
+static void messages(struct slice frame)
+{
+    struct arena a = {0};
+    struct wire w;
+    while (frame.len > 0 && wire_next(&frame, &a, &w) == BELAY_OK)
+        arena_reset(&a);
+    arena_done(&a);
+}
+
 static void configuration(struct slice in)
 {
     struct group_conf conf, again;
@@ -52,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     while (in.len > 0 && peer_frame_next(in, &frame, &used) == 1) {
         BELAY_CHECK(used <= in.len);
-        message(frame);
+        messages(frame);
         in = slice_of(in.data + used, in.len - used);
     }
     return 0;
