@@ -109,9 +109,9 @@ const struct cli_command cli_cmd_cluster = {
     .summary = "the nodes of a cluster: who leads, who is in",
     .about =
         "A new node learns first and votes as soon as it has caught up; ready means that it\n"
-        "does so in every group. The others go to the leader of group 0 (a transfer: of its\n"
-        "group): status says which node that is. Of the nodes that are up, those with the\n"
-        "lowest priority number lead, in turn; 15 never leads.",
+        "does so in every group. Any node takes these commands, and answers when it is so.\n"
+        "Of the nodes that are up, those with the lowest priority number lead, in turn; 15\n"
+        "never leads.",
     .examples = "  belay cluster status\n"
                 "  belay cluster add n4=10.0.0.4:7200\n"
                 "  belay cluster priority n1 3\n"

@@ -224,6 +224,8 @@ void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms)
     case WIRE_FORWARD:
     case WIRE_READ:
     case WIRE_READ_AT:
+    case WIRE_ASK:
+    case WIRE_TOLD:
     case WIRE_NODE:
     case WIRE_TYPE_COUNT:
         break; /* the order's own */

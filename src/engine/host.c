@@ -159,7 +159,7 @@ static bool was_removed(struct host *h, uint64_t node)
     struct group_conf conf;
     group_conf(order_raft_group(h->order, 0), &conf);
     return conf.n > 0 && !group_conf_find(&conf, node) &&
-           node <= order_raft_last_node(h->order, 0);
+           node <= order_raft_last_node(h->order);
 }
 
 /* It will try again and again: now and then the log says why it is refused. */
@@ -207,7 +207,7 @@ static bool may_speak(void *ctx, const struct peer_hello *hello)
 /* Connections follow the members. */
 static void follow_members(struct host *h)
 {
-    uint64_t last = order_raft_last_node(h->order, 0);
+    uint64_t last = order_raft_last_node(h->order);
     struct group_conf conf;
     group_conf(order_raft_group(h->order, 0), &conf);
     for (uint64_t id = 1; id <= last && conf.n > 0; id++) {
@@ -248,70 +248,6 @@ size_t host_members(struct host *h, struct host_member *ret, size_t max)
             m->applied = 0;
     }
     return n;
-}
-
-/* --- operators --- */
-
-static bool find_member(struct host *h, const char *name, struct host_member *ret)
-{
-    struct host_member members[GROUP_SERVERS_MAX];
-    size_t n = host_members(h, members, GROUP_SERVERS_MAX);
-    for (size_t i = 0; i < n; i++) {
-        if (strcmp(members[i].member.name, name) == 0) {
-            *ret = members[i];
-            return true;
-        }
-    }
-    return false;
-}
-
-enum belay_err host_add(struct host *h, const char *name, const char *address, uint64_t *ret_id)
-{
-    struct host_member known;
-    struct group_server s = {.id = 1 + order_raft_last_node(h->order, 0)};
-    struct member m = {.priority = MEMBER_PRIORITY_UNSET};
-    if (find_member(h, name, &known))
-        return BELAY_ERR_EXISTS;
-    if (s.id >= PEER_NODES_MAX || *name == '\0' || strlen(name) >= sizeof m.name ||
-        strlen(address) >= sizeof m.peer)
-        return BELAY_ERR_LIMIT;
-    snprintf(m.name, sizeof m.name, "%s", name);
-    snprintf(m.peer, sizeof m.peer, "%s", address);
-    if (!member_format(&m, s.address))
-        return BELAY_ERR_RANGE;
-    enum belay_err err = order_raft_change(h->order, GROUP_ADD, &s);
-    if (err == BELAY_OK)
-        *ret_id = s.id;
-    h->look_ms = 0;
-    return err;
-}
-
-enum belay_err host_remove(struct host *h, const char *name)
-{
-    struct host_member m;
-    if (!find_member(h, name, &m))
-        return BELAY_ERR_NOT_FOUND;
-    struct group_server s = {.id = m.id};
-    return order_raft_change(h->order, GROUP_REMOVE, &s);
-}
-
-enum belay_err host_set_priority(struct host *h, const char *name, uint8_t priority)
-{
-    struct host_member m;
-    if (!find_member(h, name, &m))
-        return BELAY_ERR_NOT_FOUND;
-    return order_raft_set_priority(h->order, m.id, priority);
-}
-
-enum belay_err host_transfer(struct host *h, const char *name, size_t group)
-{
-    struct host_member m;
-    if (group >= h->groups || !find_member(h, name, &m))
-        return BELAY_ERR_NOT_FOUND;
-    struct group *g = order_raft_group(h->order, group);
-    if (group_leader(g) == m.id)
-        return BELAY_OK;
-    return group_transfer(g, m.id, uv_now(h->loop));
 }
 
 /* --- the loop --- */

@@ -66,12 +66,4 @@ struct host_member {
     uint64_t applied;
 };
 size_t host_members(struct host *h, struct host_member *ret, size_t max);
-/* On the leader; BELAY_ERR_NOT_LEADER elsewhere, BELAY_ERR_UNAVAILABLE: not now, ask again. A
- * new member learns first and votes as soon as it has caught up. */
-BELAY_MUST_CHECK enum belay_err host_add(struct host *h, const char *name, const char *address,
-                                         uint64_t *ret_id);
-BELAY_MUST_CHECK enum belay_err host_remove(struct host *h, const char *name);
-BELAY_MUST_CHECK enum belay_err host_set_priority(struct host *h, const char *name,
-                                                  uint8_t priority);
-BELAY_MUST_CHECK enum belay_err host_transfer(struct host *h, const char *name, size_t group);
 #endif

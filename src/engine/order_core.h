@@ -31,6 +31,12 @@ struct standing {
     bool retiring;
 };
 
+/* Leader: the last wish of a node, should it be asked again. */
+struct answered {
+    uint64_t run, seq;
+    enum belay_err err;
+};
+
 struct read {
     struct read *next;
     uint64_t no;
@@ -102,7 +108,11 @@ struct order_raft {
     uint64_t give_up_ms;             /* when to look for those who waited too long */
     uint64_t look_ms;                /* when run_look() last looked */
     uint64_t silent_ms[ORIGINS_MAX]; /* by node: for so long this leader has not heard it */
-    uint64_t steer_ms;               /* when to look after members and leaders */
+    struct order_ask *asks;          /* of operators here, oldest first */
+    size_t n_asks;
+    uint64_t ask_seq;
+    struct answered answered[ORIGINS_MAX]; /* by node */
+    uint64_t steer_ms;                     /* when to look after members and leaders */
     bool opened, settling, retired, snapshotting;
     bool leaving;       /* this node is being removed from the cluster */
     bool must_not_lead; /* leaving, retired or of priority 15: it hands over at once */
@@ -129,6 +139,8 @@ bool order_alone(const struct replica *r); /* the only voter */
 /* order_run.c */
 /* The runs of this origin before `next` are over; `now` is state-machine time. */
 void run_over(struct replica *r, struct origin *origin, uint64_t next, uint64_t now);
+/* Is the node in the state of this group, for good? If not, its leader puts it there. */
+bool run_is_known(struct replica *r, uint64_t node);
 void run_look(struct order_raft *o); /* now and then: nodes that are gone, and this one's own */
 
 /* order_read.c */
@@ -137,6 +149,11 @@ void read_settle(struct replica *r);
 void read_receive(struct replica *r, const struct wire *msg);
 void read_lost(struct replica *r); /* role or term changed: ask again */
 void read_done(struct replica *r);
+
+/* order_ask.c */
+void ask_settle(struct order_raft *o);
+void ask_receive(struct order_raft *o, const struct wire *msg);
+void ask_done(struct order_raft *o);
 
 /* order_lead.c */
 void lead_tick(struct order_raft *o);

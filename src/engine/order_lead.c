@@ -12,7 +12,6 @@
 #include "engine/steer.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 enum { NEAR_ENTRIES = 16, NODES_MAX = 2 * GROUP_SERVERS_MAX };
 
@@ -127,6 +126,13 @@ static size_t survey(const struct replica *r, struct steer_node nodes[NODES_MAX]
 
 /* --- what the leader of a group does --- */
 
+void lead_soon(struct order_raft *o)
+{
+    uint64_t soon = order_now(o) + ORDER_STEER_SOON_MS;
+    if (soon < o->steer_ms)
+        o->steer_ms = soon;
+}
+
 static void change_members(struct replica *r, const struct steer_node *nodes, size_t n)
 {
     static const struct {
@@ -142,6 +148,10 @@ static void change_members(struct replica *r, const struct steer_node *nodes, si
     bool known = o->members.n > 0 && group_leader(o->replicas[0].group) != 0;
     if (step == STEER_NONE || !known)
         return;
+    if (step == STEER_REMOVE && r->shard == 0 && !run_is_known(r, id)) {
+        lead_soon(o); /* its number must not be given again */
+        return;
+    }
     struct group_server server = {.id = id};
     const struct group_server *s = group_conf_find(&o->members, id);
     if (s)
@@ -228,13 +238,6 @@ void lead_follow(struct order_raft *o)
         group_set_never_leads(o->replicas[i].group, never);
 }
 
-void lead_soon(struct order_raft *o)
-{
-    uint64_t soon = order_now(o) + ORDER_STEER_SOON_MS;
-    if (soon < o->steer_ms)
-        o->steer_ms = soon;
-}
-
 void lead_tick(struct order_raft *o)
 {
     uint64_t now = order_now(o);
@@ -245,71 +248,6 @@ void lead_tick(struct order_raft *o)
     tell_all(o);
     for (size_t i = 0; i < o->base.n_shards; i++)
         tend(&o->replicas[i]);
-}
-
-/* --- operators --- */
-
-static bool others_stay(const struct group_conf *conf, uint64_t but)
-{
-    for (size_t i = 0; i < conf->n; i++) {
-        struct member m;
-        member_parse(conf->servers[i].address, &m);
-        if (conf->servers[i].id != but && conf->servers[i].voter && !m.leaving)
-            return true;
-    }
-    return false;
-}
-
-/* Changes what is written of a member. */
-static enum belay_err edit_member(struct order_raft *o, uint64_t id,
-                                  void (*edit)(struct member *m, uint8_t value), uint8_t value)
-{
-    struct group *g = o->replicas[0].group;
-    struct group_conf conf;
-    struct member m;
-    group_conf(g, &conf);
-    struct group_server *s = group_conf_find(&conf, id);
-    if (!s)
-        return BELAY_ERR_NOT_FOUND;
-    member_parse(s->address, &m);
-    edit(&m, value);
-    if (m.leaving && !others_stay(&conf, id))
-        return BELAY_ERR_IN_USE;
-    struct group_server changed = *s;
-    if (!member_format(&m, changed.address))
-        return BELAY_ERR_LIMIT;
-    if (strcmp(changed.address, s->address) == 0)
-        return BELAY_OK;
-    return group_change(g, GROUP_EDIT, &changed, order_now(o));
-}
-
-static void set_leaving(struct member *m, uint8_t value)
-{
-    (void)value;
-    m->leaving = true;
-}
-
-static void set_priority(struct member *m, uint8_t value)
-{
-    m->priority = value;
-}
-
-enum belay_err order_raft_change(struct order_raft *o, enum group_change what,
-                                 const struct group_server *server)
-{
-    enum belay_err err = what == GROUP_REMOVE
-                             ? edit_member(o, server->id, set_leaving, 0)
-                             : group_change(o->replicas[0].group, what, server, order_now(o));
-    lead_soon(o);
-    return err;
-}
-
-enum belay_err order_raft_set_priority(struct order_raft *o, uint64_t id, uint8_t priority)
-{
-    BELAY_CHECK(priority <= MEMBER_PRIORITY_NEVER);
-    enum belay_err err = edit_member(o, id, set_priority, priority);
-    lead_soon(o);
-    return err;
 }
 
 /* --- stopping --- */

@@ -28,9 +28,9 @@ struct journal *order_raft_journal(struct order_raft *o)
     return o->journal;
 }
 
-uint64_t order_raft_last_node(const struct order_raft *o, size_t shard)
+uint64_t order_raft_last_node(const struct order_raft *o)
 {
-    const struct replica *r = &o->replicas[shard];
+    const struct replica *r = &o->replicas[0];
     struct group_conf conf;
     uint64_t last = 0;
     group_conf(r->group, &conf);
@@ -361,6 +361,8 @@ static void group_changed(void *ctx, uint16_t shard)
         return;
     uint64_t leader = group_leader(r->group);
     lead_soon(o);
+    if (shard == 0 && o->opened)
+        lead_follow(o);
     if (r->sent_term == group_term(r->group) && r->sent_leader == leader)
         return;
     r->sent_term = group_term(r->group);
@@ -439,6 +441,7 @@ void order_raft_settle(struct order_raft *o)
     engine_post(o->engine);
     for (size_t i = 0; i < o->base.n_shards; i++)
         settle_replica(&o->replicas[i]);
+    ask_settle(o);
     if (o->config.canaries & CANARY_EARLY_ACK)
         for (size_t i = 0; i < o->base.n_shards; i++)
             if (!group_installing(o->replicas[i].group))
@@ -495,9 +498,11 @@ static void receive_message(struct order_raft *o, const struct wire *msg)
     lead_hear(o, msg);
     if (msg->type == WIRE_FORWARD)
         forwarded(r, msg);
-    else if (msg->type >= WIRE_PROBE && msg->type != WIRE_NODE)
+    else if (msg->type == WIRE_ASK || msg->type == WIRE_TOLD)
+        ask_receive(o, msg);
+    else if (msg->type >= WIRE_PROBE)
         read_receive(r, msg);
-    else if (msg->type < WIRE_PROBE && (msg->type != WIRE_SNAPSHOT || store_check(r, msg)))
+    else if (msg->type != WIRE_SNAPSHOT || store_check(r, msg))
         group_receive(r->group, msg, order_now(o));
     hear_time(r, msg);
 }
@@ -562,11 +567,13 @@ void order_raft_tick(struct order_raft *o)
 uint64_t order_raft_next_ms(const struct order_raft *o)
 {
     uint64_t next = o->steer_ms;
+    uint64_t soon = order_now(o) + ORDER_PROBE_MS;
+    if (o->asks && soon < next)
+        next = soon;
     for (size_t i = 0; i < o->base.n_shards; i++) {
         const struct replica *r = &o->replicas[i];
         uint64_t at = group_next_ms(r->group);
         next = at < next ? at : next;
-        uint64_t soon = order_now(o) + ORDER_PROBE_MS;
         if ((r->first || r->reads) && soon < next)
             next = soon;
     }
@@ -669,6 +676,7 @@ static void raft_close(struct order *base)
     }
     for (size_t i = 0; i < ORIGINS_MAX; i++)
         buf_done(&o->out[i]);
+    ask_done(o);
     store_close(o);
     arena_done(&o->arena);
     free(o->replicas);

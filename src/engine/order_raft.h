@@ -19,7 +19,7 @@
 #ifndef BELAY_ENGINE_ORDER_RAFT_H
 #define BELAY_ENGINE_ORDER_RAFT_H
 
-#include "engine/group.h"
+#include "engine/member.h"
 #include "engine/order.h"
 
 enum {
@@ -27,6 +27,7 @@ enum {
     ORDER_PATIENCE_MS = 10000,  /* how long an op waits for a leader, beyond its own wait */
     ORDER_RESEND_MS = 1000,     /* what is not applied by then is sent again */
     ORDER_PROBE_MS = 100,       /* and so is a question that is not answered */
+    ORDER_ASKS_MAX = 64,        /* wishes of operators at one node */
     ORDER_SILENCE_MS =
         30000,           /* a node not heard for so long: who waits there leaves the line */
     ORDER_LOOK_MS = 500, /* how often that is looked at */
@@ -79,7 +80,7 @@ struct order_raft_config {
     unsigned trailing;                      /* 0: ORDER_TRAILING */
     uint64_t silence_ms;                    /* 0: ORDER_SILENCE_MS */
     unsigned guards_off, canaries;
-    uint8_t priority; /* 0..15, 15 never leads; until order_raft_set_priority() */
+    uint8_t priority; /* 0..15, 15 never leads; until an operator says otherwise */
     bool repair;
 };
 
@@ -109,8 +110,8 @@ bool order_raft_retire(struct order_raft *o);
 
 struct group *order_raft_group(struct order_raft *o, size_t shard);
 struct journal *order_raft_journal(struct order_raft *o);
-/* The largest node number that this shard has ever heard of. */
-uint64_t order_raft_last_node(const struct order_raft *o, size_t shard);
+/* The largest number that a node of this cluster has ever had: none is given twice. */
+uint64_t order_raft_last_node(const struct order_raft *o);
 /* A node is its data directory: one that comes back with another (emptied, restored) under the
  * same number has forgotten its votes. True: it is the one that was here before, or the first;
  * that is then remembered on disk. */
@@ -120,13 +121,38 @@ void order_raft_forget_node(struct order_raft *o, uint64_t node); /* it is no me
 uint64_t order_raft_cluster(const struct order_raft *o);
 size_t order_raft_groups(const struct order_raft *o);
 uint64_t order_raft_run(const struct order_raft *o); /* how often its directory was started */
-/* The members of the cluster are those of group 0, which this node must lead (else
- * BELAY_ERR_NOT_LEADER); the other groups follow by themselves. Who is removed leaves as soon
- * as it has handed over what it leads. BELAY_ERR_UNAVAILABLE: not now, ask again. */
+/* The members of the cluster are those of group 0, and the other groups follow by themselves.
+ * Here this node must lead it (else BELAY_ERR_NOT_LEADER); BELAY_ERR_UNAVAILABLE: not now. Who
+ * is removed leaves as soon as it has handed over what it leads. */
 BELAY_MUST_CHECK enum belay_err order_raft_change(struct order_raft *o, enum group_change what,
                                                   const struct group_server *server);
-BELAY_MUST_CHECK enum belay_err order_raft_set_priority(struct order_raft *o, uint64_t id,
-                                                        uint8_t priority);
+
+/* How an operator wants the cluster to be; asked at any node. */
+enum order_wish_kind {
+    WISH_ADD, /* name, peer: a new member */
+    WISH_REMOVE,
+    WISH_PRIORITY,
+    WISH_TRANSFER, /* it leads that group, now */
+    WISH_KIND_COUNT
+};
+
+struct order_wish {
+    enum order_wish_kind kind;
+    char name[MEMBER_NAME_MAX];
+    char peer[GROUP_ADDRESS_MAX];
+    uint8_t priority;
+    uint16_t group; /* 0, but for a transfer */
+};
+
+/* It is so, committed and seen by this node, `id` is the member's; or why not:
+ * BELAY_ERR_EXISTS, _NOT_FOUND, _IN_USE (nobody would be left to vote), _RANGE, _LIMIT, or
+ * _UNAVAILABLE: not in time, it may still happen. */
+typedef void order_answer(void *ctx, enum belay_err err, uint64_t id);
+struct order_ask;
+/* Answered later, from order_raft_settle(). NULL: no such group, or too many are asking. */
+struct order_ask *order_raft_ask(struct order_raft *o, const struct order_wish *wish,
+                                 order_answer *answer, void *ctx);
+void order_raft_ask_forget(struct order_ask *ask); /* nobody waits for its answer any more */
 uint8_t order_raft_priority(const struct order_raft *o, uint64_t id);
 bool order_raft_is_settled(const struct order_raft *o, uint64_t id); /* it votes everywhere */
 bool order_raft_idle(const struct order_raft *o); /* nothing pending, nothing being written */

@@ -36,6 +36,24 @@ static bool is_gone(const struct order_raft *o, struct group_conf *conf, uint64_
     return !group_conf_find(conf, node) || o->silent_ms[node] >= o->config.silence_ms;
 }
 
+static void put_over(struct replica *r, uint64_t node, uint64_t run)
+{
+    varint_put(&r->proposal, node);
+    varint_put(&r->proposal, run);
+    varint_put(&r->proposal, 0);
+    varint_put_bytes(&r->proposal, slice_of("", 0));
+}
+
+bool run_is_known(struct replica *r, uint64_t node)
+{
+    const struct origin *origin = order_origin(r, node);
+    if (origin && origin->run > 0)
+        return true;
+    if (r->leads)
+        put_over(r, node, 0);
+    return false;
+}
+
 /* A run without an op has nobody in any line: nothing is said twice. */
 static void end_runs(struct replica *r)
 {
@@ -47,10 +65,7 @@ static void end_runs(struct replica *r)
             continue;
         log_warn("order.node_gone", "node=%" PRIu64 " run=%" PRIu64 " shard=%u", origin->node,
                  origin->log_run, r->shard);
-        varint_put(&r->proposal, origin->node);
-        varint_put(&r->proposal, origin->log_run);
-        varint_put(&r->proposal, 0);
-        varint_put_bytes(&r->proposal, slice_of("", 0));
+        put_over(r, origin->node, origin->log_run);
         origin->log_run++;
         origin->proposed = 0;
     }

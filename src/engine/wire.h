@@ -34,6 +34,9 @@ enum wire_type {
     WIRE_FORWARD,       /* seq: of the first op, data: ops for the leader to order */
     WIRE_READ,          /* seq: how far must I apply to read? */
     WIRE_READ_AT,       /* seq, index, commit: the leader's time */
+    WIRE_ASK,           /* an operator's wish: term: run, seq, index: what, commit: priority,
+                           conf: name, data: address */
+    WIRE_TOLD,          /* term, seq: of the ASK, reject: enum belay_err */
     WIRE_NODE,          /* of a node, not of a group: seq: its run, index: priority, flags */
     WIRE_TYPE_COUNT
 };

@@ -4,9 +4,7 @@
 #include "engine/order_raft.h"
 #include "server/state.h"
 
-#include <stdio.h>
-
-enum { TEXT_MAX = 256 };
+#include <string.h>
 
 static void node_row(struct arena *a, struct reply *list, const struct host_member *m)
 {
@@ -71,60 +69,89 @@ static struct reply *status(struct server *s)
     return r;
 }
 
-static struct reply *failed(struct server *s, enum belay_err err)
+/* The connection goes: so does its interest in the answer. */
+static void forget(struct pending *p)
 {
-    struct host_member members[GROUP_SERVERS_MAX];
-    size_t n = host_members(s->host, members, GROUP_SERVERS_MAX);
-    struct arena *a = &s->request_arena;
-    for (size_t i = 0; err == BELAY_ERR_NOT_LEADER && i < n; i++)
-        if (members[i].leads)
-            return reply_error(a, err, "ask the leader, %s at %s", members[i].member.name,
-                               members[i].listen);
+    order_raft_ask_forget(p->wish);
+}
+
+static struct reply *failed(struct arena *a, enum belay_err err)
+{
     if (err == BELAY_ERR_IN_USE)
         return reply_error(a, err, "nobody would be left to vote");
     if (err == BELAY_ERR_UNAVAILABLE)
-        return reply_error(a, err, "another change is under way, ask again");
+        return reply_error(a, err, "no leader has done it in time; it may still happen");
     return reply_error(a, err, "%s", err_text(err));
 }
 
-static struct reply *change(struct server *s, const struct call *call)
+static void on_answer(void *ctx, enum belay_err err, uint64_t id)
 {
-    struct arena *a = &s->request_arena;
-    char name[TEXT_MAX];
-    char peer[TEXT_MAX];
-    uint64_t id = 0;
-    enum belay_err err = BELAY_ERR_RANGE;
-    snprintf(name, sizeof name, "%.*s", (int)call->text.len, call->text.data);
-    snprintf(peer, sizeof peer, "%.*s", (int)call->peer.len, call->peer.data);
-    if (call->text.len >= sizeof name)
-        return reply_error(a, err, "the name is too long");
-    if (call->command == command_get(CMD_CLUSTER_ADD))
-        err = host_add(s->host, name, peer, &id);
-    else if (call->command == command_get(CMD_CLUSTER_REMOVE))
-        err = host_remove(s->host, name);
-    else if (call->command == command_get(CMD_CLUSTER_PRIORITY))
-        err = host_set_priority(s->host, name, (uint8_t)call->number);
-    else
-        err = host_transfer(s->host, name, call->number);
-    if (err != BELAY_OK)
-        return failed(s, err);
-    struct reply *r = reply_new(a, REPLY_MAP);
-    reply_text(a, r, "status", SLICE("ok"));
-    if (id)
-        reply_int(a, r, "id", (int64_t)id);
-    return r;
+    struct pending *p = ctx;
+    struct server *s = p->conn->server;
+    struct arena *a = &s->reply_arena;
+    arena_reset(a);
+    struct reply *r = err == BELAY_OK ? reply_new(a, REPLY_MAP) : failed(a, err);
+    if (err == BELAY_OK) {
+        reply_text(a, r, "status", SLICE("ok"));
+        if (p->manner.command == CMD_CLUSTER_ADD)
+            reply_int(a, r, "id", (int64_t)id);
+    }
+    request_answer(p, r);
+}
+
+static bool wish_of(const struct call *call, struct order_wish *ret)
+{
+    static const struct {
+        enum command_id command;
+        enum order_wish_kind kind;
+    } kinds[] = {{CMD_CLUSTER_ADD, WISH_ADD},
+                 {CMD_CLUSTER_REMOVE, WISH_REMOVE},
+                 {CMD_CLUSTER_PRIORITY, WISH_PRIORITY},
+                 {CMD_CLUSTER_TRANSFER, WISH_TRANSFER}};
+    if (call->text.len >= sizeof ret->name || call->peer.len >= sizeof ret->peer)
+        return false;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (call->command == command_get(kinds[i].command))
+            ret->kind = kinds[i].kind;
+    memcpy(ret->name, call->text.data, call->text.len);
+    memcpy(ret->peer, call->peer.data, call->peer.len);
+    if (ret->kind == WISH_PRIORITY)
+        ret->priority = (uint8_t)call->number;
+    if (ret->kind == WISH_TRANSFER)
+        ret->group = (uint16_t)call->number;
+    return true;
+}
+
+static void change(struct conn *c, const struct call *call, bool close)
+{
+    struct order_raft *o = host_order(c->server->host);
+    struct arena *a = &c->server->request_arena;
+    struct order_wish wish = {0};
+    if (!wish_of(call, &wish)) {
+        request_reply(c, reply_error(a, BELAY_ERR_RANGE, "the name or address is too long"),
+                      close);
+        return;
+    }
+    if (wish.group >= order_raft_groups(o)) {
+        request_reply(c, reply_error(a, BELAY_ERR_NOT_FOUND, "there is no such shard"), close);
+        return;
+    }
+    struct pending *p = request_defer(c, call, close, forget);
+    p->wish = order_raft_ask(o, &wish, on_answer, p);
+    if (!p->wish)
+        on_answer(p, BELAY_ERR_LIMIT, 0);
 }
 
 void cluster_action(struct conn *c, const struct call *call, bool close)
 {
     struct server *s = c->server;
-    struct reply *r;
     if (!s->host)
-        r = reply_error(&s->request_arena, BELAY_ERR_UNAVAILABLE,
-                        "this server keeps nothing on disk and is in no cluster");
+        request_reply(c,
+                      reply_error(&s->request_arena, BELAY_ERR_UNAVAILABLE,
+                                  "this server keeps nothing on disk and is in no cluster"),
+                      close);
     else if (call->command == command_get(CMD_CLUSTER_STATUS))
-        r = status(s);
+        request_reply(c, status(s), close);
     else
-        r = change(s, call);
-    request_reply(c, r, close);
+        change(c, call, close);
 }

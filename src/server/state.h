@@ -85,7 +85,8 @@ struct pending {
     struct buf held;      /* the reply, while others are before it */
     struct manner manner;
     void (*forget)(struct pending *p); /* not the engine's: how to call it off */
-    struct front_call *remote;
+    struct front_call *remote;         /* of forget(): what to call off */
+    struct order_ask *wish;
     uint8_t state; /* enum pending_state */
     bool close;    /* HTTP: close the connection behind this reply */
     bool bare;     /* HTTP: it answers HEAD, so its body stays here */

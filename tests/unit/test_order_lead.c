@@ -1,0 +1,524 @@
+/* Several groups on several nodes, on virtual time and without faults but those of the story:
+ * who leads them, who is in them, and how much they say to each other. */
+#include "engine/order_raft.h"
+
+#include "../sim/sim_disk.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "engine/member.h"
+#include "events/feed.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { NODES_MAX = 5, GROUPS = 4, HEARTBEAT_MS = 60, ELECTION_MS = 300 };
+
+struct frame {
+    struct list all;
+    uint64_t from, to;
+    struct buf bytes;
+};
+
+struct world;
+struct node {
+    struct world *w;
+    uint64_t id;
+    struct sim_disk disk;
+    struct order *order; /* NULL: it is down */
+    struct engine *engine;
+    struct feed *feed;
+    struct journal_job *job;
+    uint8_t priority;
+};
+
+struct world {
+    uint64_t now;
+    struct node nodes[NODES_MAX + 1]; /* by id */
+    size_t first;                     /* members at first */
+    struct list frames;
+    size_t n_frames;
+    uint64_t cut; /* this node hears and says nothing */
+};
+
+static struct order_raft *raft(struct node *n)
+{
+    return order_raft_of(n->order);
+}
+
+/* --- the host --- */
+
+static uint64_t node_now(void *ctx)
+{
+    return ((struct node *)ctx)->w->now;
+}
+
+static void node_write(void *ctx, struct journal_job *job)
+{
+    ((struct node *)ctx)->job = job;
+}
+
+static void node_send(void *ctx, uint64_t to, struct slice bytes)
+{
+    struct node *n = ctx;
+    struct frame *f = mem_zalloc(sizeof *f);
+    f->from = n->id;
+    f->to = to;
+    buf_put_slice(&f->bytes, bytes);
+    list_push_back(&n->w->frames, &f->all);
+    n->w->n_frames++;
+}
+
+static void node_snapshot(void *ctx, struct snapshot_task *task)
+{
+    (void)ctx;
+    (void)task;
+    fail();
+}
+
+static void node_fatal(void *ctx, const char *text)
+{
+    (void)ctx;
+    fail_msg("%s", text);
+}
+
+static const struct raft_host host = {node_now, node_write, node_send, node_snapshot,
+                                      node_fatal};
+
+/* --- life --- */
+
+static void start(struct world *w, uint64_t id)
+{
+    struct node *n = &w->nodes[id];
+    struct order_raft_config config = {.host = &host,
+                                       .host_ctx = n,
+                                       .disk = &n->disk.base,
+                                       .node = id,
+                                       .groups = GROUPS,
+                                       .cluster = 9,
+                                       .election_ms = ELECTION_MS,
+                                       .heartbeat_ms = HEARTBEAT_MS,
+                                       .seed = 4711 + id,
+                                       .segment_bytes = 4 * JOURNAL_SEGMENT_BYTES_MIN,
+                                       .priority = n->priority};
+    for (uint64_t i = 1; i <= w->first && id <= w->first; i++) {
+        struct group_server *s = &config.members.servers[config.members.n++];
+        *s = (struct group_server){.id = i, .voter = true};
+        snprintf(s->address, sizeof s->address, "n%d@h:%d", (int)i, (int)i);
+    }
+    assert_int_equal(order_raft_open(&config, &n->order), BELAY_OK);
+    n->feed = feed_open(16);
+    n->engine = engine_open(&(struct engine_config){
+        .order = n->order, .clock_ms = node_now, .clock_ctx = n, .feed = n->feed});
+}
+
+static void stop(struct world *w, uint64_t id)
+{
+    struct node *n = &w->nodes[id];
+    if (n->job) {
+        int code;
+        journal_job_run(n->job);
+        assert_int_equal(journal_job_done(order_raft_journal(raft(n)), n->job, &code),
+                         BELAY_OK);
+    }
+    engine_close(n->engine);
+    feed_close(n->feed);
+    n->job = NULL;
+    n->order = NULL;
+}
+
+static struct world *begin(size_t nodes)
+{
+    struct world *w = mem_zalloc(sizeof *w);
+    w->now = 1000;
+    w->first = nodes;
+    list_init(&w->frames);
+    for (uint64_t id = 1; id <= NODES_MAX; id++) {
+        w->nodes[id].w = w;
+        w->nodes[id].id = id;
+        w->nodes[id].priority = 14;
+        sim_disk_init(&w->nodes[id].disk, id);
+    }
+    for (uint64_t id = 1; id <= nodes; id++)
+        start(w, id);
+    return w;
+}
+
+static bool deliver(struct world *w)
+{
+    if (list_empty(&w->frames))
+        return false;
+    struct frame *f = list_item(w->frames.next, struct frame, all);
+    struct node *to = f->to <= NODES_MAX ? &w->nodes[f->to] : NULL;
+    list_remove(&f->all);
+    if (to && to->order && w->cut != f->to && w->cut != f->from) {
+        order_raft_receive(raft(to), f->from, buf_slice(&f->bytes));
+        order_raft_settle(raft(to));
+    }
+    buf_done(&f->bytes);
+    free(f);
+    return true;
+}
+
+static void end(struct world *w)
+{
+    for (uint64_t id = 1; id <= NODES_MAX; id++) {
+        if (w->nodes[id].order)
+            stop(w, id);
+        sim_disk_wipe(&w->nodes[id].disk);
+    }
+    while (!list_empty(&w->frames)) {
+        struct frame *f = list_item(w->frames.next, struct frame, all);
+        list_remove(&f->all);
+        buf_done(&f->bytes);
+        free(f);
+    }
+    free(w);
+}
+
+static void settle(struct world *w)
+{
+    bool busy = true;
+    while (busy) {
+        busy = deliver(w);
+        for (uint64_t id = 1; id <= NODES_MAX; id++) {
+            struct node *n = &w->nodes[id];
+            if (!n->order || !n->job)
+                continue;
+            struct journal_job *job = n->job;
+            n->job = NULL;
+            busy = true;
+            journal_job_run(job);
+            order_raft_written(raft(n), job);
+            order_raft_settle(raft(n));
+        }
+    }
+}
+
+static void run(struct world *w, uint64_t ms)
+{
+    for (uint64_t until = w->now + ms; w->now < until; w->now++) {
+        for (uint64_t id = 1; id <= NODES_MAX; id++) {
+            struct node *n = &w->nodes[id];
+            if (!n->order)
+                continue;
+            if (order_raft_next_ms(raft(n)) <= w->now)
+                order_raft_tick(raft(n));
+            order_raft_settle(raft(n));
+        }
+        settle(w);
+    }
+}
+
+/* --- what is seen --- */
+
+/* "1 2 3 1": who leads the groups, as node `id` knows it. */
+static const char *leaders(struct world *w, uint64_t id)
+{
+    static char text[64];
+    text[0] = '\0';
+    for (size_t g = 0; g < GROUPS; g++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d", g ? " " : "",
+                 (int)group_leader(order_raft_group(raft(&w->nodes[id]), g)));
+    return text;
+}
+
+/* "1 2 3 4l": the members of a group, as node `id` knows them. */
+static const char *members(struct world *w, uint64_t id, size_t group)
+{
+    static char text[64];
+    struct group_conf conf;
+    group_conf(order_raft_group(raft(&w->nodes[id]), group), &conf);
+    text[0] = '\0';
+    for (uint64_t i = 1; i <= NODES_MAX; i++) {
+        const struct group_server *s = group_conf_find(&conf, i);
+        if (s)
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d%s",
+                     *text ? " " : "", (int)i, s->voter ? "" : "l");
+    }
+    return text;
+}
+
+struct heard {
+    bool answered;
+    enum belay_err err;
+    uint64_t id;
+};
+
+static void on_answer(void *ctx, enum belay_err err, uint64_t id)
+{
+    *(struct heard *)ctx = (struct heard){true, err, id};
+}
+
+/* At node `at`, of the node with that number, or of "n5" before it has one. */
+static enum belay_err wish(struct world *w, uint64_t at, enum order_wish_kind kind, uint64_t of,
+                           uint8_t priority)
+{
+    struct order_wish want = {.kind = kind, .priority = priority};
+    struct heard heard = {0};
+    snprintf(want.name, sizeof want.name, "n%d", (int)of);
+    snprintf(want.peer, sizeof want.peer, "h:%d", (int)of);
+    assert_non_null(order_raft_ask(raft(&w->nodes[at]), &want, on_answer, &heard));
+    for (int ms = 0; !heard.answered && ms < 2 * ORDER_PATIENCE_MS; ms++)
+        run(w, 1);
+    assert_true(heard.answered);
+    if (heard.err == BELAY_OK)
+        assert_int_equal(heard.id, of);
+    return heard.err;
+}
+
+static void all_see(struct world *w, const char *led, const char *in)
+{
+    for (uint64_t id = 1; id <= NODES_MAX; id++) {
+        if (!w->nodes[id].order || !strchr(in, (int)('0' + id)))
+            continue;
+        assert_string_equal(leaders(w, id), led);
+        for (size_t g = 0; g < GROUPS; g++)
+            assert_string_equal(members(w, id, g), in);
+    }
+}
+
+/* --- stories --- */
+
+static void nodes_lead_in_turn(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 5000);
+    all_see(w, "1 2 3 1", "1 2 3");
+    stop(w, 1);
+    run(w, 5000);
+    all_see(w, "2 3 2 3", "1 2 3");
+    start(w, 1);
+    run(w, 2000);
+    all_see(w, "2 3 2 3", "1 2 3"); /* it must have been up for a while */
+    run(w, 4000);
+    all_see(w, "1 2 3 1", "1 2 3");
+    end(w);
+}
+
+static void what_a_node_was_started_with_counts_until_it_is_changed(void **state)
+{
+    (void)state;
+    struct world *w = begin(0);
+    w->first = 3;
+    w->nodes[2].priority = 3;
+    w->nodes[3].priority = 15;
+    for (uint64_t id = 1; id <= 3; id++)
+        start(w, id);
+    run(w, 5000);
+    all_see(w, "2 2 2 2", "1 2 3");
+    assert_int_equal(wish(w, 2, WISH_PRIORITY, 3, 1), BELAY_OK);
+    run(w, 5000);
+    all_see(w, "3 3 3 3", "1 2 3");
+    assert_int_equal(wish(w, 2, WISH_PRIORITY, 1, 1), BELAY_OK);
+    run(w, 5000);
+    all_see(w, "1 3 1 3", "1 2 3");
+    for (uint64_t id = 1; id <= 3; id++)
+        stop(w, id);
+    for (uint64_t id = 1; id <= 3; id++)
+        start(w, id);
+    run(w, 6000);
+    all_see(w, "1 3 1 3", "1 2 3"); /* it is kept */
+    for (uint64_t id = 1; id <= 3; id++)
+        assert_int_equal(order_raft_priority(raft(&w->nodes[id]), 3), 1);
+    end(w);
+}
+
+static void a_new_node_learns_in_every_group_and_then_votes(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 5000);
+    assert_int_equal(wish(w, 1, WISH_ADD, 4, 0), BELAY_OK);
+    run(w, 2000); /* it is not there yet */
+    for (size_t g = 0; g < GROUPS; g++)
+        assert_string_equal(members(w, 1, g), "1 2 3 4l");
+    assert_false(order_raft_is_settled(raft(&w->nodes[1]), 4));
+    start(w, 4);
+    run(w, 6000);
+    all_see(w, "1 2 3 4", "1 2 3 4");
+    assert_true(order_raft_is_settled(raft(&w->nodes[1]), 4));
+    stop(w, 1);
+    stop(w, 2); /* two of four are no majority */
+    run(w, 2000);
+    assert_string_equal(leaders(w, 4), "0 0 0 0");
+    end(w);
+}
+
+/* The one that is removed leads group 0 and another one. */
+static void who_is_removed_hands_over_first(void **state)
+{
+    (void)state;
+    struct world *w = begin(4);
+    run(w, 5000);
+    all_see(w, "1 2 3 4", "1 2 3 4");
+    assert_int_equal(wish(w, 1, WISH_REMOVE, 1, 0), BELAY_OK);
+    run(w, 600); /* nobody had to be elected for want of a heartbeat */
+    for (size_t g = 0; g < GROUPS; g++)
+        assert_string_equal(members(w, 2, g), "2 3 4");
+    assert_non_null(w->nodes[1].order->ops->not_ready(w->nodes[1].order));
+    run(w, 5000);
+    all_see(w, "2 3 4 2", "2 3 4");
+    end(w);
+}
+
+static void who_cannot_be_spared_stays_until_it_can(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 5000);
+    stop(w, 2);
+    run(w, 2000);
+    assert_int_equal(wish(w, 1, WISH_REMOVE, 3, 0),
+                     BELAY_OK); /* 1 and 2 would be left, and 2 is down */
+    run(w, 5000);
+    for (size_t g = 0; g < GROUPS; g++)
+        assert_string_equal(members(w, 1, g), "1 2 3");
+    assert_string_equal(leaders(w, 1), "1 1 1 1");
+    start(w, 2);
+    run(w, 8000);
+    for (size_t g = 0; g < GROUPS; g++)
+        assert_string_equal(members(w, 1, g), "1 2");
+    assert_int_equal(wish(w, 1, WISH_REMOVE, 2, 0), BELAY_OK);
+    assert_int_equal(wish(w, 1, WISH_REMOVE, 1, 0),
+                     BELAY_ERR_IN_USE); /* nobody would be left */
+    end(w);
+}
+
+/* Node 3 leaves, and is the only one alive whose log is long enough: it is elected, and hands
+ * over when the other one has caught up. */
+static void who_leaves_may_have_to_lead_once_more(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 5000);
+    w->cut = 1;
+    run(w, 5000);
+    assert_int_equal(wish(w, 2, WISH_REMOVE, 3, 0), BELAY_OK);
+    run(w, 1000);
+    assert_string_equal(members(w, 2, 0), "1 2 3");
+    assert_string_equal(leaders(w, 2), "2 2 2 2");
+    stop(w, 2);
+    w->cut = 0;
+    run(w, 8000);
+    assert_string_equal(leaders(w, 1), "1 1 1 1");
+    end(w);
+}
+
+static void a_wish_is_granted_at_any_node_once_it_is_so(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 5000);
+    for (uint64_t at = 1; at <= 3; at++) {
+        assert_int_equal(wish(w, at, WISH_PRIORITY, 2, (uint8_t)at), BELAY_OK);
+        assert_int_equal(order_raft_priority(raft(&w->nodes[1]), 2), at);
+        assert_int_equal(wish(w, at, WISH_ADD, 2, 0), BELAY_ERR_EXISTS);
+        assert_int_equal(wish(w, at, WISH_PRIORITY, 5, 0), BELAY_ERR_NOT_FOUND);
+        assert_int_equal(wish(w, at, WISH_REMOVE, 5, 0), BELAY_ERR_NOT_FOUND);
+        assert_int_equal(wish(w, at, WISH_TRANSFER, 3, 0), BELAY_OK);
+        assert_int_equal(group_leader(order_raft_group(raft(&w->nodes[at]), 0)), 3);
+    }
+    stop(w, 2);
+    stop(w, 3);
+    assert_int_equal(wish(w, 1, WISH_PRIORITY, 2, 9), BELAY_ERR_UNAVAILABLE);
+    end(w);
+}
+
+/* The leader says yes and dies before anybody else has it: then it is not so. */
+static void a_wish_is_not_granted_before_a_majority_has_it(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    struct heard heard = {0};
+    struct order_wish want = {.kind = WISH_PRIORITY, .name = "n2", .priority = 3};
+    run(w, 5000);
+    w->cut = 1;
+    assert_non_null(order_raft_ask(raft(&w->nodes[1]), &want, on_answer, &heard));
+    run(w, 100);
+    assert_false(heard.answered);
+    assert_int_equal(order_raft_priority(raft(&w->nodes[1]), 2), 14);
+    run(w, 3000); /* another one leads, and has not heard of it */
+    w->cut = 0;
+    run(w, 3000);
+    assert_true(heard.answered); /* it was asked again */
+    assert_int_equal(heard.err, BELAY_OK);
+    for (uint64_t id = 1; id <= 3; id++)
+        assert_int_equal(order_raft_priority(raft(&w->nodes[id]), 2), 3);
+    end(w);
+}
+
+/* Not even that of a node that never came. */
+static void no_number_is_given_twice(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 5000);
+    assert_int_equal(wish(w, 1, WISH_ADD, 4, 0), BELAY_OK);
+    assert_int_equal(wish(w, 1, WISH_REMOVE, 4, 0), BELAY_OK);
+    run(w, 3000);
+    all_see(w, "1 2 3 1", "1 2 3");
+    for (uint64_t id = 1; id <= 3; id++)
+        stop(w, id);
+    for (uint64_t id = 1; id <= 3; id++)
+        start(w, id);
+    run(w, 3000);
+    assert_int_equal(wish(w, 1, WISH_ADD, 5, 0), BELAY_OK);
+    end(w);
+}
+
+static void a_node_that_stops_leads_nothing_any_more(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 5000);
+    struct order_raft *o = raft(&w->nodes[1]);
+    for (int polls = 0; !order_raft_retire(o); polls++) {
+        assert_true(polls < 5); /* all groups at the same time */
+        order_raft_settle(o);
+        run(w, 10);
+    }
+    assert_string_equal(leaders(w, 2), "2 2 3 3"); /* as 1 and 2 of the rest */
+    stop(w, 1);
+    end(w);
+}
+
+/* Whatever the number of groups: a heartbeat, its answer, and what every node says of itself.
+ */
+static void an_idle_cluster_says_little(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 10000);
+    size_t before = w->n_frames;
+    run(w, 10000);
+    size_t pairs = 6;
+    size_t rounds = 10000 / HEARTBEAT_MS + 1;
+    assert_in_range(w->n_frames - before, 1, pairs * (2 * rounds + 10));
+    end(w);
+}
+
+int main(void)
+{
+    log_set_level(LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nodes_lead_in_turn),
+        cmocka_unit_test(what_a_node_was_started_with_counts_until_it_is_changed),
+        cmocka_unit_test(a_new_node_learns_in_every_group_and_then_votes),
+        cmocka_unit_test(who_is_removed_hands_over_first),
+        cmocka_unit_test(who_cannot_be_spared_stays_until_it_can),
+        cmocka_unit_test(who_leaves_may_have_to_lead_once_more),
+        cmocka_unit_test(a_wish_is_granted_at_any_node_once_it_is_so),
+        cmocka_unit_test(a_wish_is_not_granted_before_a_majority_has_it),
+        cmocka_unit_test(no_number_is_given_twice),
+        cmocka_unit_test(a_node_that_stops_leads_nothing_any_more),
+        cmocka_unit_test(an_idle_cluster_says_little),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
