@@ -4,31 +4,58 @@
 #include <inttypes.h>
 #include <string.h>
 
+static void node_rows(const struct belay_reply *r, struct cli_table *t)
+{
+    static const char *const names[] = {"NODE",  "ID",    "ROLE",    "PRIORITY", "UP",
+                                        "READY", "LEADS", "APPLIED", "LISTEN",   "PEER"};
+    for (size_t i = 0; i < t->columns; i++)
+        cli_cell(t, CLI_BOLD, "%s", names[i]);
+    for (const struct belay_reply *n = belay_at(belay_get(r, "nodes"), 0); n; n = n->next) {
+        cli_cell(t, CLI_PLAIN, "%s", belay_text(belay_get(n, "name"), "?"));
+        cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "id"), 0));
+        cli_cell(t, CLI_PLAIN, "%s", belay_text(belay_get(n, "role"), "?"));
+        cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "priority"), 0));
+        cli_cell(t, CLI_PLAIN, "%s", belay_int(belay_get(n, "up"), 0) ? "yes" : "no");
+        cli_cell(t, CLI_PLAIN, "%s", belay_int(belay_get(n, "ready"), 0) ? "yes" : "no");
+        cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "leads"), 0));
+        cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "applied"), 0));
+        cli_cell(t, CLI_PLAIN, "%s", belay_text(belay_get(n, "listen"), ""));
+        cli_cell(t, CLI_DIM, "%s", belay_text(belay_get(n, "peer"), ""));
+    }
+}
+
+static void shard_rows(const struct belay_reply *r, struct cli_table *t)
+{
+    static const char *const names[] = {"SHARD", "LEADER", "TERM", "COMMITTED", "APPLIED"};
+    for (size_t i = 0; i < t->columns; i++)
+        cli_cell(t, CLI_BOLD, "%s", names[i]);
+    for (const struct belay_reply *n = belay_at(belay_get(r, "shards"), 0); n; n = n->next) {
+        cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "shard"), 0));
+        cli_cell(t, CLI_PLAIN, "%s", belay_text(belay_get(n, "leader"), "none"));
+        cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "term"), 0));
+        cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "committed"), 0));
+        cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "applied"), 0));
+    }
+}
+
 static int cluster_status(struct cli *c)
 {
-    static const char *const names[] = {"NODE", "ID",      "ROLE",   "PRIORITY",
-                                        "UP",   "APPLIED", "LISTEN", "PEER"};
     const struct belay_reply *r = NULL;
-    struct cli_table t = {.columns = 8, .right = {[1] = true, [3] = true, [5] = true}};
+    struct cli_table nodes = {.columns = 10,
+                              .right = {[1] = true, [3] = true, [6] = true, [7] = true}};
+    struct cli_table shards = {.columns = 5,
+                               .right = {[0] = true, [2] = true, [3] = true, [4] = true}};
     struct buf out = {0};
     int err = belay_call(c->belay, &r, "CLUSTER", "STATUS", NULL);
     if (err)
         return cli_fail(c, err);
     if (c->json)
         return cli_print_json(r);
-    for (size_t i = 0; i < t.columns; i++)
-        cli_cell(&t, CLI_BOLD, "%s", names[i]);
-    for (const struct belay_reply *n = belay_at(belay_get(r, "nodes"), 0); n; n = n->next) {
-        cli_cell(&t, CLI_PLAIN, "%s", belay_text(belay_get(n, "name"), "?"));
-        cli_cell(&t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "id"), 0));
-        cli_cell(&t, CLI_PLAIN, "%s", belay_text(belay_get(n, "role"), "?"));
-        cli_cell(&t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "priority"), 0));
-        cli_cell(&t, CLI_PLAIN, "%s", belay_int(belay_get(n, "up"), 0) ? "yes" : "no");
-        cli_cell(&t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "applied"), 0));
-        cli_cell(&t, CLI_PLAIN, "%s", belay_text(belay_get(n, "listen"), ""));
-        cli_cell(&t, CLI_DIM, "%s", belay_text(belay_get(n, "peer"), ""));
-    }
-    cli_table_put(&t, &out, c->color);
+    node_rows(r, &nodes);
+    cli_table_put(&nodes, &out, c->color);
+    shard_rows(r, &shards);
+    buf_put_byte(&out, '\n');
+    cli_table_put(&shards, &out, c->color);
     return cli_flush(&out);
 }
 

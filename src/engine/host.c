@@ -235,17 +235,16 @@ size_t host_members(struct host *h, struct host_member *ret, size_t max)
         *m = (struct host_member){.id = s->id, .voter = s->voter, .self = s->id == h->id};
         member_parse(s->address, &m->member);
         m->member.priority = order_raft_priority(h->order, s->id);
-        m->leads = group_leader(g) == s->id;
+        m->leader = group_leader(g) == s->id;
         m->ready = order_raft_is_settled(h->order, s->id) && !m->member.leaving;
         const struct peer_hello *hello = peers_hello(h->peers, s->id);
         m->up = m->self || peers_is_up(h->peers, s->id);
         snprintf(m->listen, sizeof m->listen, "%s",
                  m->self ? (h->config.listen ? h->config.listen : "")
                          : (hello ? hello->listen : ""));
-        if (m->self)
-            m->applied = group_applied(g);
-        else if (!group_match(g, s->id, &m->applied))
-            m->applied = 0;
+        m->applied = order_raft_applied(h->order, s->id);
+        for (size_t i = 0; i < h->groups; i++)
+            m->leads += group_leader(order_raft_group(h->order, i)) == s->id;
     }
     return n;
 }

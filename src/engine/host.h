@@ -61,8 +61,9 @@ struct host_member {
     uint64_t id;
     struct member member; /* its priority is the one in force */
     char listen[GROUP_ADDRESS_MAX];
-    bool voter, up, self, leads; /* in group 0 */
-    bool ready;                  /* votes in all groups, and stays */
+    bool voter, up, self, leader; /* in group 0 */
+    bool ready;                   /* votes in all groups, and stays */
+    size_t leads;                 /* so many groups */
     uint64_t applied;
 };
 size_t host_members(struct host *h, struct host_member *ret, size_t max);

@@ -27,6 +27,7 @@ struct pending {
 /* What a node has said of itself, and when it was last heard of. */
 struct standing {
     uint64_t run, heard_ms; /* run 0: nothing yet */
+    uint64_t applied;       /* in group 0 */
     uint8_t priority;
     bool retiring;
 };
@@ -79,6 +80,7 @@ struct replica {
     uint64_t sent_term, sent_leader;
     bool leads;                       /* ready, and the engine knows */
     uint64_t heard_ms;                /* state-machine time, as the last leader said */
+    uint64_t heard_commit;            /* and how far it had committed */
     uint64_t preferred, preferred_ms; /* leader: who should lead instead, and since when */
     struct buf proposal;
     struct buf early; /* forwarded to a leader that is not ready yet */

@@ -40,6 +40,17 @@ uint8_t order_raft_priority(const struct order_raft *o, uint64_t id)
     return id < ORIGINS_MAX ? o->standings[id].priority : 0;
 }
 
+uint64_t order_raft_applied(const struct order_raft *o, uint64_t id)
+{
+    const struct group *g = o->replicas[0].group;
+    uint64_t match;
+    if (is_self(o, id))
+        return group_applied(g);
+    if (group_match(g, id, &match))
+        return match;
+    return id < ORIGINS_MAX ? o->standings[id].applied : 0;
+}
+
 bool order_raft_is_settled(const struct order_raft *o, uint64_t id)
 {
     for (size_t i = 0; i < o->base.n_shards; i++) {
@@ -201,6 +212,7 @@ void lead_tell(struct order_raft *o, uint64_t to)
                        .from = o->config.node,
                        .seq = o->run,
                        .index = o->config.priority,
+                       .commit = group_applied(o->replicas[0].group),
                        .flags = o->retired ? WIRE_RETIRING : 0};
     order_send(o, to, &msg);
 }
@@ -221,6 +233,7 @@ void lead_hear(struct order_raft *o, const struct wire *msg)
         return;
     s->run = msg->seq;
     s->priority = (uint8_t)msg->index;
+    s->applied = msg->commit;
     s->retiring = msg->flags & WIRE_RETIRING;
 }
 

@@ -485,11 +485,14 @@ static void group_send(void *ctx, uint64_t to, const struct wire *msg)
     order_send(o, to, &timed);
 }
 
-static void hear_time(struct replica *r, const struct wire *msg)
+static void hear_leader(struct replica *r, const struct wire *msg)
 {
-    if (msg->type == WIRE_APPEND && msg->term == group_term(r->group) &&
-        msg->from == group_leader(r->group) && msg->seq > r->heard_ms)
+    if (msg->type != WIRE_APPEND || msg->term != group_term(r->group) ||
+        msg->from != group_leader(r->group))
+        return;
+    if (msg->seq > r->heard_ms)
         r->heard_ms = msg->seq;
+    r->heard_commit = msg->commit;
 }
 
 static void receive_message(struct order_raft *o, const struct wire *msg)
@@ -504,7 +507,7 @@ static void receive_message(struct order_raft *o, const struct wire *msg)
         read_receive(r, msg);
     else if (msg->type != WIRE_SNAPSHOT || store_check(r, msg))
         group_receive(r->group, msg, order_now(o));
-    hear_time(r, msg);
+    hear_leader(r, msg);
 }
 
 void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame)
@@ -607,20 +610,36 @@ static bool raft_leads(const struct order *base, size_t shard)
     return ((const struct order_raft *)(const void *)base)->replicas[shard].leads;
 }
 
+static const char *group_not_ready(const struct replica *r)
+{
+    uint64_t leader = group_leader(r->group);
+    if (group_installing(r->group))
+        return "a snapshot is being installed";
+    if (leader == 0)
+        return "no leader is known";
+    if (leader == r->o->config.node)
+        return r->leads ? NULL : "the log of the last leader is not applied yet";
+    return r->heard_commit > group_applied(r->group) + ORDER_BEHIND_MAX
+               ? "the log of the leader is not applied yet"
+               : NULL;
+}
+
 static const char *raft_not_ready(const struct order *base)
 {
+    static _Thread_local char text[128];
     const struct order_raft *o = (const struct order_raft *)(const void *)base;
-    for (size_t i = 0; i < base->n_shards; i++) {
-        if (group_installing(o->replicas[i].group))
-            return "a snapshot is being installed";
-        if (group_leader(o->replicas[i].group) == 0)
-            return "no leader is known";
-        if (group_leader(o->replicas[i].group) == o->config.node && !o->replicas[i].leads)
-            return "the log of the last leader is not applied yet";
-    }
     if (o->leaving)
         return "the node is being removed from its cluster";
-    return o->retired ? "the node is stopping" : NULL;
+    if (o->retired)
+        return "the node is stopping";
+    for (size_t i = 0; i < base->n_shards; i++) {
+        const char *why = group_not_ready(&o->replicas[i]);
+        if (!why)
+            continue;
+        snprintf(text, sizeof text, "shard %zu: %s", i, why);
+        return base->n_shards > 1 ? text : why;
+    }
+    return NULL;
 }
 
 static const struct group_env group_env = {store_persist, group_send, apply_entry,

@@ -29,8 +29,9 @@ enum {
     ORDER_PROBE_MS = 100,       /* and so is a question that is not answered */
     ORDER_ASKS_MAX = 64,        /* wishes of operators at one node */
     ORDER_SILENCE_MS =
-        30000,           /* a node not heard for so long: who waits there leaves the line */
-    ORDER_LOOK_MS = 500, /* how often that is looked at */
+        30000,               /* a node not heard for so long: who waits there leaves the line */
+    ORDER_BEHIND_MAX = 1024, /* entries; a node further behind is not ready */
+    ORDER_LOOK_MS = 500,     /* how often that is looked at */
     ORDER_SNAPSHOT_BYTES = 32 << 20, /* of entries since the last snapshot */
     ORDER_TRAILING = 64,             /* entries kept behind a snapshot, for slow followers */
     ORDER_STEER_MS = 1000,           /* how often leaders look after members */
@@ -153,6 +154,7 @@ struct order_ask;
 struct order_ask *order_raft_ask(struct order_raft *o, const struct order_wish *wish,
                                  order_answer *answer, void *ctx);
 void order_raft_ask_forget(struct order_ask *ask); /* nobody waits for its answer any more */
+uint64_t order_raft_applied(const struct order_raft *o, uint64_t id); /* group 0; about */
 uint8_t order_raft_priority(const struct order_raft *o, uint64_t id);
 bool order_raft_is_settled(const struct order_raft *o, uint64_t id); /* it votes everywhere */
 bool order_raft_idle(const struct order_raft *o); /* nothing pending, nothing being written */

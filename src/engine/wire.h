@@ -37,7 +37,8 @@ enum wire_type {
     WIRE_ASK,           /* an operator's wish: term: run, seq, index: what, commit: priority,
                            conf: name, data: address */
     WIRE_TOLD,          /* term, seq: of the ASK, reject: enum belay_err */
-    WIRE_NODE,          /* of a node, not of a group: seq: its run, index: priority, flags */
+    WIRE_NODE,          /* of a node, not of a group: seq: its run, index: priority,
+                           commit: how far it is in group 0, flags */
     WIRE_TYPE_COUNT
 };
 

@@ -9,7 +9,7 @@
 static void node_row(struct arena *a, struct reply *list, const struct host_member *m)
 {
     struct reply *row = reply_add(list, slice_of("", 0), reply_new(a, REPLY_MAP));
-    const char *role = m->leads ? "leader" : m->voter ? "follower" : "learner";
+    const char *role = m->leader ? "leader" : m->voter ? "follower" : "learner";
     if (m->member.leaving)
         role = "leaving";
     reply_text(a, row, "name", slice_str(m->member.name));
@@ -18,6 +18,7 @@ static void node_row(struct arena *a, struct reply *list, const struct host_memb
     reply_int(a, row, "priority", m->member.priority);
     reply_bool(a, row, "up", m->up);
     reply_bool(a, row, "ready", m->ready);
+    reply_int(a, row, "leads", (int64_t)m->leads);
     reply_int(a, row, "applied", (int64_t)m->applied);
     reply_text(a, row, "peer", slice_str(m->member.peer));
     reply_text(a, row, "listen", slice_str(m->listen));
@@ -53,7 +54,7 @@ static struct reply *status(struct server *s)
     const char *leader = NULL;
     for (size_t i = 0; i < n; i++) {
         self = members[i].self ? members[i].member.name : self;
-        leader = members[i].leads ? members[i].member.name : leader;
+        leader = members[i].leader ? members[i].member.name : leader;
     }
     reply_text(a, r, "node", slice_str(self));
     if (leader)

@@ -1,6 +1,8 @@
 #include "server/metrics.h"
 
 #include "base/version.h"
+#include "engine/host.h"
+#include "engine/order_raft.h"
 #include "machine/machine.h"
 #include "server/state.h"
 
@@ -140,12 +142,51 @@ static void put_gauges(const struct server *s, struct buf *out)
     buf_printf(out, "belay_build_info{version=\"%s\"} 1\n", BELAY_VERSION);
 }
 
+/* One row per group for each of these; there are at most SERVER_SHARDS_MAX + 1 groups. */
+static void put_shards(const struct server *s, struct buf *out)
+{
+    static const struct {
+        const char *name, *type, *help;
+    } rows[] = {{"belay_shard_leader", "gauge", "1: this node leads the group."},
+                {"belay_shard_term", "counter", "Term of the group: it rises with elections."},
+                {"belay_shard_committed", "counter", "Log entries committed, as known here."},
+                {"belay_shard_applied", "counter", "Log entries applied here."}};
+    struct order_raft *o = host_order(s->host);
+    for (size_t row = 0; row < sizeof rows / sizeof rows[0]; row++) {
+        head(out, rows[row].name, rows[row].type, rows[row].help);
+        for (size_t i = 0; i < order_raft_groups(o); i++) {
+            const struct group *g = order_raft_group(o, i);
+            uint64_t values[] = {group_role(g) == GROUP_LEADER, group_term(g), group_commit(g),
+                                 group_applied(g)};
+            buf_printf(out, "%s{shard=\"%zu\"} %" PRIu64 "\n", rows[row].name, i, values[row]);
+        }
+    }
+}
+
+static void put_cluster(const struct server *s, struct buf *out)
+{
+    struct host_member members[GROUP_SERVERS_MAX];
+    struct journal *j = order_raft_journal(host_order(s->host));
+    size_t n = host_members(s->host, members, GROUP_SERVERS_MAX);
+    head(out, "belay_node_up", "gauge", "1: this node is connected to that one.");
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "belay_node_up{node=\"%s\"} %d\n", members[i].member.name,
+                   members[i].up);
+    one(out, "belay_ready", "gauge", "1: this node can serve.", !engine_not_ready(s->engine));
+    one(out, "belay_journal_bytes", "gauge", "Bytes of the journal.", journal_bytes(j));
+    one(out, "belay_journal_batches_total", "counter", "Batches written to the journal.",
+        journal_durable(j));
+    put_shards(s, out);
+}
+
 void metrics_write(const struct server *s, struct buf *out)
 {
     put_requests(&s->metrics, out);
     put_news(&s->metrics, out);
     put_handover(&s->metrics, out);
     put_gauges(s, out);
+    if (s->host)
+        put_cluster(s, out);
 }
 
 void metrics_info(const struct server *s, struct buf *out)
@@ -164,7 +205,8 @@ void metrics_info(const struct server *s, struct buf *out)
     buf_printf(out, "\r\n# Stats\r\ntotal_connections_received:%" PRIu64 "\r\n",
                s->metrics.accepted);
     buf_printf(out, "\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n");
-    buf_printf(out, "\r\n# Belay\r\nengine:memory\r\nready:%s\r\n", why ? why : "yes");
+    buf_printf(out, "\r\n# Belay\r\nengine:%s\r\nready:%s\r\n", s->host ? "raft" : "memory",
+               why ? why : "yes");
     buf_printf(out,
                "locks:%" PRIu64 "\r\nheld:%" PRIu64 "\r\nwaiting:%" PRIu64
                "\r\nsessions:%" PRIu64 "\r\nnamespaces:%" PRIu64 "\r\n",
