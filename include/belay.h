@@ -99,6 +99,8 @@ struct belay_options {
     const char *token;  /* sent with AUTH; NULL: none */
     int64_t timeout_ms; /* for the answer of a call, not counting its own wait_ms; 0: 10,000 */
     int64_t connect_ms; /* for one address of the list to accept us; 0: 3,000 */
+    bool stale; /* belay_show(), belay_list() and the like: what the connected server knows
+                   will do, also when it cannot reach the others; the reply has stale_ms */
 };
 
 /* Allocates and checks the addresses; does not connect yet. `o` may be NULL.

@@ -66,10 +66,10 @@ mutant "a late cancel frees what was asked for again" $m/receipt.c 's/h->asker =
 mutant "a grant that was cancelled is told again" $m/request.c 's/receipt_cancel\(m, op\);//'
 mutant "a renewal is told again with the time it had then" $m/receipt.c 's/was\.expires_in_ms -= [^;]*;/;/'
 mutant "who comes back waits anew" $m/request.c 's/w->receipt->at_ms \+ op->wait_ms/m->now_ms + op->wait_ms/'
-mutant "who does not come back has timed out" $m/line.c 's/if \(w->orphan\)\s*wait_end/if (false)\n        wait_end/'
+mutant "who does not come back has timed out" $m/line.c 's/if \(w->away == AWAY_CUT\)\s*wait_end/if (false)\n        wait_end/'
 mutant "the end of a wait is not remembered" $m/line.c 's/if \(reason != REASON_CANCEL\)\s*receipt_settle\(m, &w->receipt, ev\);//'
 mutant "a replaced request is not answered for good" $m/request.c 's/receipt_settle\(m, &w->receipt, ev\);\s*wait_ask/if (w->receipt)\n        receipt_forget(m, w->receipt);\n    w->receipt = NULL;\n    wait_ask/'
-mutant "that a node is gone is lost in the snapshot" $m/snapshot.c 's/\*ret_orphan = loader_bounded\(ld, 1\);/(void)loader_bounded(ld, 1);/'
+mutant "that a node is gone is lost in the snapshot" $m/snapshot.c 's/\*ret_away = \(enum away\)loader_bounded\(ld, AWAY_CUT\);/(void)loader_bounded(ld, AWAY_CUT);/'
 mutant "the youngest receipt goes first" $m/receipt.c 's/receipt_forget\(m, oldest\(m\)\);/receipt_forget(m, r);/'
 
 # transactions: tests/unit/test_txn*.c and model_txn

@@ -92,6 +92,7 @@ bool cli_parse(struct cli *c, int argc, char **argv);
 void cli_parse_done(struct cli *c);
 const struct cli_option *cli_option_at(const struct cli_command *command,
                                        size_t i); /* or NULL */
+bool cli_has_option(const struct cli *c, const char *name);
 /* By name; the option must exist in the row. */
 bool cli_given(const struct cli *c, const char *name);
 const char *cli_text(const struct cli *c, const char *name, const char *otherwise);

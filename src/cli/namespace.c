@@ -118,6 +118,8 @@ static int namespaces(struct cli *c)
 static const struct cli_option namespace_options[] = {
     {"description", 'd', CLI_TEXT, "TEXT", "create, update: what it is for"},
     {"force", 0, CLI_FLAG, NULL, "delete: although locks in it are held"},
+    {"stale", 0, CLI_FLAG, NULL,
+     "ls, show: what the node that is asked knows, at once, also without a majority"},
     {0},
 };
 

@@ -112,6 +112,15 @@ static size_t option_index(const struct cli *c, const char *name)
     return i;
 }
 
+bool cli_has_option(const struct cli *c, const char *name)
+{
+    const struct cli_option *o;
+    for (size_t i = 0; (o = cli_option_at(c->command, i)); i++)
+        if (strcmp(o->name, name) == 0)
+            return true;
+    return false;
+}
+
 bool cli_given(const struct cli *c, const char *name)
 {
     return c->values[option_index(c, name)].given;

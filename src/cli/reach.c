@@ -26,6 +26,7 @@ int cli_connect(struct cli *c)
         .addrs = cli_text(c, "addr", NULL),
         .ns = cli_text(c, "namespace", env_ns && env_ns[0] ? env_ns : NULL),
         .timeout_ms = cli_number(c, "timeout", 0),
+        .stale = cli_has_option(c, "stale") && cli_given(c, "stale"),
     };
     int code = belay_open(&o, &c->belay);
     if (code == BELAY_E_OK)

@@ -174,6 +174,8 @@ static const struct cli_option session_options[] = {
     {"ttl", 't', CLI_DURATION, "D", "open: how long it lives without a sign of life (60s)"},
     {"linger", 'l', CLI_DURATION, "D", "open: how long it outlives its connection (0)"},
     {"description", 'd', CLI_TEXT, "TEXT", "open: what it is for"},
+    {"stale", 0, CLI_FLAG, NULL,
+     "ls, show: what the node that is asked knows, at once, also without a majority"},
     {0},
 };
 

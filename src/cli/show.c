@@ -104,8 +104,15 @@ static int show(struct cli *c)
     return cli_flush(&out);
 }
 
+static const struct cli_option show_options[] = {
+    {"stale", 0, CLI_FLAG, NULL,
+     "what the node that is asked knows, at once, also without a majority"},
+    {0},
+};
+
 const struct cli_command cli_cmd_show = {
     .name = "show",
+    .options = show_options,
     .args = "NAME",
     .summary = "one lock: its holders, its line, its body",
     .about = "A lock that does not exist is shown as unlocked.",
@@ -204,6 +211,8 @@ static int ls(struct cli *c)
 
 static const struct cli_option ls_options[] = {
     {"limit", 'l', CLI_NUMBER, "N", "at most N locks (all)"},
+    {"stale", 0, CLI_FLAG, NULL,
+     "what the node that is asked knows, at once, also without a majority"},
     {0},
 };
 

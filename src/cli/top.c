@@ -262,6 +262,8 @@ static const struct cli_option top_options[] = {
     {"filter", 'f', CLI_TEXT, "TEXT", "only names or holders that contain it"},
     {"interval", 'i', CLI_DURATION, "D", "look so often (1s)"},
     {"once", '1', CLI_FLAG, NULL, "print it once and end; also when it is no terminal"},
+    {"stale", 0, CLI_FLAG, NULL,
+     "what the node that is asked knows, at once, also without a majority"},
     {0},
 };
 

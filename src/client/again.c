@@ -14,36 +14,36 @@
 enum { OPTIONS_NONE, OPTIONS_1, OPTIONS_2, OPTIONS_3, OPTIONS_HOLD, OPTIONS_HOLD_1 };
 
 static const struct rule {
-    const char *verb, *sub; /* sub NULL: one word */
-    bool changes;           /* it gets an id */
-    int options;            /* where they begin: behind how many words, or behind a hold */
+    const char *verb, *sub;                 /* sub NULL: one word */
+    enum { CHANGES, HARMLESS, LOOKS } kind; /* it gets an id; needs none; takes STALE */
+    int options; /* where they begin: behind how many words, or behind a hold */
 } rules[] = {
-    {"ACQUIRE", NULL, true, OPTIONS_3},
-    {"RELEASE", NULL, true, OPTIONS_HOLD},
-    {"RENEW", NULL, false, OPTIONS_NONE},
-    {"CONVERT", NULL, true, OPTIONS_HOLD},
-    {"CHECK", NULL, false, OPTIONS_NONE},
-    {"BODY", NULL, true, OPTIONS_HOLD_1},
-    {"SHOW", NULL, false, OPTIONS_NONE},
-    {"LIST", NULL, false, OPTIONS_NONE},
-    {"BREAK", NULL, true, OPTIONS_2},
-    {"SESSION", "OPEN", true, OPTIONS_2},
-    {"SESSION", "ATTACH", false, OPTIONS_NONE},
-    {"SESSION", "KEEPALIVE", false, OPTIONS_NONE},
-    {"SESSION", "CLOSE", true, OPTIONS_3},
-    {"SESSION", "SHOW", false, OPTIONS_NONE},
-    {"SESSION", "LIST", false, OPTIONS_NONE},
-    {"NAMESPACE", "CREATE", true, OPTIONS_3},
-    {"NAMESPACE", "UPDATE", true, OPTIONS_3},
-    {"NAMESPACE", "DELETE", true, OPTIONS_3},
-    {"NAMESPACE", "SHOW", false, OPTIONS_NONE},
-    {"NAMESPACE", "LIST", false, OPTIONS_NONE},
-    {"TXN", NULL, true, OPTIONS_2},
-    {"TABLE", "LIST", false, OPTIONS_NONE},
-    {"TABLE", "SHOW", false, OPTIONS_NONE},
-    {"CLUSTER", "STATUS", false, OPTIONS_NONE},
-    {"PING", NULL, false, OPTIONS_NONE},
-    {"INFO", NULL, false, OPTIONS_NONE},
+    {"ACQUIRE", NULL, CHANGES, OPTIONS_3},
+    {"RELEASE", NULL, CHANGES, OPTIONS_HOLD},
+    {"RENEW", NULL, HARMLESS, OPTIONS_NONE},
+    {"CONVERT", NULL, CHANGES, OPTIONS_HOLD},
+    {"CHECK", NULL, HARMLESS, OPTIONS_NONE},
+    {"BODY", NULL, CHANGES, OPTIONS_HOLD_1},
+    {"SHOW", NULL, LOOKS, OPTIONS_NONE},
+    {"LIST", NULL, LOOKS, OPTIONS_NONE},
+    {"BREAK", NULL, CHANGES, OPTIONS_2},
+    {"SESSION", "OPEN", CHANGES, OPTIONS_2},
+    {"SESSION", "ATTACH", HARMLESS, OPTIONS_NONE},
+    {"SESSION", "KEEPALIVE", HARMLESS, OPTIONS_NONE},
+    {"SESSION", "CLOSE", CHANGES, OPTIONS_3},
+    {"SESSION", "SHOW", LOOKS, OPTIONS_NONE},
+    {"SESSION", "LIST", LOOKS, OPTIONS_NONE},
+    {"NAMESPACE", "CREATE", CHANGES, OPTIONS_3},
+    {"NAMESPACE", "UPDATE", CHANGES, OPTIONS_3},
+    {"NAMESPACE", "DELETE", CHANGES, OPTIONS_3},
+    {"NAMESPACE", "SHOW", LOOKS, OPTIONS_NONE},
+    {"NAMESPACE", "LIST", LOOKS, OPTIONS_NONE},
+    {"TXN", NULL, CHANGES, OPTIONS_2},
+    {"TABLE", "LIST", LOOKS, OPTIONS_NONE},
+    {"TABLE", "SHOW", LOOKS, OPTIONS_NONE},
+    {"CLUSTER", "STATUS", HARMLESS, OPTIONS_NONE},
+    {"PING", NULL, HARMLESS, OPTIONS_NONE},
+    {"INFO", NULL, HARMLESS, OPTIONS_NONE},
 };
 
 static bool is_word(const struct belay_bytes *w, const char *word)
@@ -79,12 +79,18 @@ enum again again_kind(const struct belay_bytes *words, size_t n)
     const struct rule *r = rule_of(words, n);
     if (!r)
         return AGAIN_NEVER;
-    if (!r->changes)
+    if (r->kind != CHANGES)
         return AGAIN_AS_IT_IS;
     bool has_id = n >= options_at(r, words, n) + 2 && is_word(&words[n - 2], "REQUEST");
     if (has_id)
         return AGAIN_AS_IT_IS; /* the caller's own */
     return n + 2 <= BELAY_WORDS_MAX ? AGAIN_WITH_ID : AGAIN_NEVER;
+}
+
+bool again_looks(const struct belay_bytes *words, size_t n)
+{
+    const struct rule *r = rule_of(words, n);
+    return r && r->kind == LOOKS && n < BELAY_WORDS_MAX && !is_word(&words[n - 1], "STALE");
 }
 
 void again_init(struct belay *b)

@@ -22,6 +22,7 @@ static int fill(struct belay *b, const struct belay_options *o)
     b->connect_ms = o->connect_ms ? o->connect_ms : CLIENT_CONNECT_MS;
     if (b->timeout_ms < 0 || b->connect_ms < 0)
         return BELAY_E_USAGE;
+    b->stale = o->stale;
     b->ns = o->ns ? strdup(o->ns) : NULL;
     b->token = o->token ? strdup(o->token) : NULL;
     if ((o->ns && !b->ns) || (o->token && !b->token))

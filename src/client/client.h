@@ -112,6 +112,7 @@ struct belay {
     struct buf in, out;
     char id[CLIENT_ID_BYTES + 1];
     uint64_t requests; /* ids given */
+    bool stale;        /* what only looks is answered by whoever is asked */
     struct flight_list sent, queued, parked;
     struct arena parse;  /* one reply of the wire */
     struct arena tree;   /* the reply handed to a callback */
@@ -189,6 +190,8 @@ int flight_begin(struct belay *b); /* a blocking call begins; BELAY_E_USAGE insi
 /* again.c */
 enum again { AGAIN_NEVER, AGAIN_AS_IT_IS, AGAIN_WITH_ID };
 enum again again_kind(const struct belay_bytes *words, size_t n);
+bool again_looks(const struct belay_bytes *words,
+                 size_t n); /* it only looks, and takes STALE */
 void again_init(struct belay *b);
 struct slice again_next_id(struct belay *b, char *space); /* CLIENT_REQUEST_BYTES */
 

@@ -1,9 +1,8 @@
 /* flight.c - calls in flight, and blocking calls made of them.
  *
  *   queued --READY, flight_flush_queued()--> sent --answer--> callback
- *      ^                                     | '--[queued, ticket..]--> parked --push-->
- * callback
- *      '------------ flight_lost() ----------+----------------------------'
+ *      ^                                     | '--[queued, ..]--> parked --push--> callback
+ *      '------------ flight_lost() ----------+----------------------'
  *
  * flight_lost(): the connection broke, or the server says UNAVAILABLE.
  * Only what may be sent again goes back (again.c): for as long as its own time-out, and no
@@ -95,6 +94,8 @@ static size_t write_command(struct belay *b, const struct belay_bytes *words, si
     size_t before = buf_len(&b->out);
     for (size_t i = 0; i < n; i++)
         slices[i] = slice_of(words[i].data, words[i].len);
+    if (b->stale && again_looks(words, n))
+        slices[n++] = SLICE("STALE");
     if (with_id) {
         slices[n++] = SLICE("REQUEST");
         slices[n++] = again_next_id(b, id);

@@ -291,7 +291,7 @@ static struct reply *list_rows(const struct event *ev, enum op_kind op, struct a
     return r;
 }
 
-static struct reply *rows(const struct event *ev, struct manner manner, struct arena *a)
+static struct reply *rows_of(const struct event *ev, struct manner manner, struct arena *a)
 {
     enum op_kind op = (enum op_kind)manner.op;
     if (op == OP_LIST || op == OP_SESSION_LIST || op == OP_NAMESPACE_LIST)
@@ -306,6 +306,15 @@ static struct reply *rows(const struct event *ev, struct manner manner, struct a
         return namespace_map(a, NULL, &ev->namespaces[0], ev->at_ms);
     struct reply *r = reply_new(a, REPLY_MAP);
     fill_lock(a, r, &ev->locks[0]);
+    return r;
+}
+
+/* A stale one says for how long it may have been so. */
+static struct reply *rows(const struct event *ev, struct manner manner, struct arena *a)
+{
+    struct reply *r = rows_of(ev, manner, a);
+    if (ev->stale && r->kind == REPLY_MAP)
+        reply_int(a, r, "stale_ms", (int64_t)ev->age_ms);
     return r;
 }
 

@@ -315,11 +315,13 @@ static struct reply *fail_type(enum param p, struct arena *a)
                        json_type_of(infos[p].type));
 }
 
-static struct reply *set_switch(enum param p, struct slice value, struct arena *a,
+static struct reply *set_switch(enum param p, const struct field *f, struct arena *a,
                                 struct args *ret)
 {
-    bool on = slice_eq(value, SLICE("true"));
-    if (!on && !slice_eq(value, SLICE("false")))
+    bool digits = f->type == FIELD_TEXT && infos[p].max == 1;
+    bool on = slice_eq(f->value, SLICE("true")) || (digits && slice_eq(f->value, SLICE("1")));
+    bool off = slice_eq(f->value, SLICE("false")) || (digits && slice_eq(f->value, SLICE("0")));
+    if (!on && !off)
         return fail_type(p, a);
     if (on == (infos[p].type == FLAG))
         ret->have |= 1ULL << p;
@@ -351,7 +353,7 @@ static struct reply *set_field(enum param p, const struct field *f, bool query, 
     case OFF:
         if (f->type != FIELD_BOOL && !(query && f->type == FIELD_TEXT))
             return fail_type(p, a);
-        return set_switch(p, f->value, a, ret);
+        return set_switch(p, f, a, ret);
     case BYTES:
     case WORD:
         if (f->type != FIELD_TEXT)

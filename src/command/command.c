@@ -120,6 +120,8 @@ static void finish(struct call *c)
     c->command->read(c);
     if (c->kind != CALL_OP)
         return;
+    if (args_has(&c->args, P_STALE))
+        c->op.flags |= OP_STALE;
     const char *what = NULL;
     enum belay_err err = op_validate(&c->op, &what);
     if (err != BELAY_OK)

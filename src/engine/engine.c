@@ -252,13 +252,30 @@ uint64_t engine_hash(const struct engine *e, size_t shard)
     return machine_hash(e->shards[shard].machine);
 }
 
+static void read_stale(struct engine *e, size_t shard, struct op *op)
+{
+    uint64_t age_ms = 0;
+    if (e->order->ops->age)
+        age_ms = e->order->ops->age(e->order, shard, &op->now_ms);
+    machine_query(e->shards[shard].machine, op, &e->fx);
+    if (shard == 0)
+        post_fill(e, op);
+    for (size_t i = 0; i < e->fx.n; i++) {
+        e->fx.events[i].stale = true;
+        e->fx.events[i].age_ms = age_ms;
+    }
+    engine_deliver(e, shard);
+}
+
 static void order_op(struct engine *e, struct op *op)
 {
     size_t shard = post_route(e, op);
     if (post_enrol(e, shard, op))
         return;
     op->now_ms = engine_stamp(e, shard);
-    if (op_is_read(op->kind))
+    if (op->flags & OP_STALE)
+        read_stale(e, shard, op);
+    else if (op_is_read(op->kind))
         e->order->ops->read(e->order, shard, op);
     else
         e->order->ops->submit(e->order, shard, op);

@@ -51,7 +51,8 @@ struct engine *engine_open(const struct engine_config *config); /* never NULL */
 void engine_close(struct engine *e);                            /* NULL is allowed */
 
 /* Stamps `op` (borrowed; copied if it must wait), which has passed op_validate(), orders it,
- * and answers `ask` (may be NULL). Reads are linearizable. */
+ * and answers `ask` (may be NULL). Reads are linearizable; with OP_STALE they are answered at
+ * once from what this node has applied. */
 void engine_submit(struct engine *e, struct op *op, struct ask *ask);
 
 /* The asker is gone: no answer will come. If it stands in a line it leaves it, and what was

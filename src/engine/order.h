@@ -21,6 +21,9 @@ struct order_ops {
     void (*read)(struct order *o, size_t shard, const struct op *op); /* borrowed */
     void (*flush)(struct order *o);                                   /* NULL: nothing to do */
     bool (*leads)(const struct order *o, size_t shard); /* may it tick? NULL: yes */
+    /* For how long this node may have missed something; *ret_now_ms: what time it is as far as
+     * it knows. NULL: it misses nothing. */
+    uint64_t (*age)(const struct order *o, size_t shard, uint64_t *ret_now_ms);
     const char *(*not_ready)(const struct order *o);
     void (*close)(struct order *o);
 };

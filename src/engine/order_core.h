@@ -81,6 +81,7 @@ struct replica {
     bool leads;                       /* ready, and the engine knows */
     uint64_t heard_ms;                /* state-machine time, as the last leader said */
     uint64_t heard_commit;            /* and how far it had committed */
+    uint64_t heard_at;                /* and when, of the host's clock */
     uint64_t preferred, preferred_ms; /* leader: who should lead instead, and since when */
     struct buf proposal;
     struct buf early; /* forwarded to a leader that is not ready yet */
@@ -107,8 +108,9 @@ struct order_raft {
     struct standing standings[ORIGINS_MAX]; /* by node */
     struct group_conf members;              /* of the cluster: group 0's, committed */
     struct replica *replicas;
-    uint64_t give_up_ms;             /* when to look for those who waited too long */
-    uint64_t look_ms;                /* when run_look() last looked */
+    uint64_t give_up_ms; /* when to look for those who waited too long */
+    uint64_t look_ms;    /* when run_look() last looked */
+    uint64_t opened_ms;
     uint64_t silent_ms[ORIGINS_MAX]; /* by node: for so long this leader has not heard it */
     struct order_ask *asks;          /* of operators here, oldest first */
     size_t n_asks;

@@ -490,6 +490,7 @@ static void hear_leader(struct replica *r, const struct wire *msg)
     if (msg->type != WIRE_APPEND || msg->term != group_term(r->group) ||
         msg->from != group_leader(r->group))
         return;
+    r->heard_at = order_now(r->o);
     if (msg->seq > r->heard_ms)
         r->heard_ms = msg->seq;
     r->heard_commit = msg->commit;
@@ -610,6 +611,19 @@ static bool raft_leads(const struct order *base, size_t shard)
     return ((const struct order_raft *)(const void *)base)->replicas[shard].leads;
 }
 
+/* A leader that cannot reach a majority stops being one within an election time. The others
+ * know what the leader knew when they last heard of it, and that its time goes on. */
+static uint64_t raft_age(const struct order *base, size_t shard, uint64_t *ret_now_ms)
+{
+    const struct order_raft *o = (const struct order_raft *)(const void *)base;
+    const struct replica *r = &o->replicas[shard];
+    if (r->leads)
+        return 0;
+    uint64_t age_ms = order_now(o) - (r->heard_at ? r->heard_at : o->opened_ms);
+    *ret_now_ms = r->heard_ms + age_ms;
+    return age_ms;
+}
+
 static const char *group_not_ready(const struct replica *r)
 {
     uint64_t leader = group_leader(r->group);
@@ -669,7 +683,7 @@ static void raft_open(struct order *base, struct engine *e)
         if (!group_ready(r->group)) /* who leads at once says so in start_leading() */
             order_announce(r);
     }
-    o->look_ms = order_now(o);
+    o->look_ms = o->opened_ms = order_now(o);
     o->opened = true;
     o->steer_ms = order_now(o) + ORDER_STEER_MS;
     lead_follow(o);
@@ -707,6 +721,7 @@ static const struct order_ops raft_ops = {.open = raft_open,
                                           .read = raft_read,
                                           .flush = raft_flush,
                                           .leads = raft_leads,
+                                          .age = raft_age,
                                           .not_ready = raft_not_ready,
                                           .close = raft_close};
 

@@ -169,6 +169,8 @@ struct event {
     uint64_t at_ms; /* state-machine time of the step */
     uint64_t fence, ticket, position, count;
     uint64_t expires_in_ms, waited_ms;
+    bool stale; /* ROWS: of this node alone; age_ms: since when it may have changed */
+    uint64_t age_ms;
     /* Letters about it were posted in this step: from a shard to group 0, from group 0 to the
      * shards 1 + i whose bit i is set. It has happened when they are taken. */
     uint64_t posted;

@@ -347,6 +347,8 @@ enum belay_err op_validate(const struct op *op, const char **ret_what)
         what = "only a transaction has statements";
     if (!what && op->request.len)
         what = check_request(op);
+    if (!what && op->flags & OP_STALE && (!op_is_read(op->kind) || op->kind == OP_CHECK))
+        what = "only a look may be stale";
     if (!what && op->program.len)
         return program_check(op->program, ret_what);
     if (!what)

@@ -117,6 +117,7 @@ enum op_flag {
     OP_FRESH = 64,    /* ACQUIRE: a holder that asks again is refused, held (Redis SET NX) */
     OP_ADD_TTL = 128, /* RENEW: ttl_ms more than what remains (Redis door) */
     OP_WANT_HOLDERS = 256, /* as OP_WANT_LOCK, but only when the answer is REFUSED */
+    OP_STALE = 512,        /* a read: what this node knows will do, the others are not asked */
 };
 
 /* X(type, name): every field that travels. u64 are varints, bytes are length + bytes, names is

@@ -215,6 +215,22 @@ static void sessions(void **state)
         "\"next\":null}");
 }
 
+static void what_may_be_old_says_how_old(void **state)
+{
+    (void)state;
+    struct lock_row free_lock = {.name = SLICE("l"), .state = LOCK_UNLOCKED};
+    struct event ev = {
+        .kind = EVENT_ROWS, .locks = &free_lock, .n_rows = 1, .stale = true, .age_ms = 70};
+    answers(
+        &ev, plain(OP_LIST), NULL,
+        "200 {\"locks\":[{\"name\":\"l\",\"state\":\"unlocked\",\"body\":\"\",\"holders\":[],"
+        "\"waiters\":[]}],\"next\":null,\"stale_ms\":70}");
+    answers(
+        &ev, plain(OP_SHOW), NULL,
+        "200 {\"name\":\"l\",\"state\":\"unlocked\",\"body\":\"\",\"holders\":[],\"waiters\":[],"
+        "\"stale_ms\":70}");
+}
+
 static void namespaces(void **state)
 {
     (void)state;
@@ -441,13 +457,13 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(granted),         cmocka_unit_test(queued_refused_timeout),
-        cmocka_unit_test(deadlock),        cmocka_unit_test(what_a_holder_does),
-        cmocka_unit_test(sessions),        cmocka_unit_test(namespaces),
-        cmocka_unit_test(locks_are_shown), cmocka_unit_test(failures),
-        cmocka_unit_test(redis_forms),     cmocka_unit_test(glock_forms),
-        cmocka_unit_test(pushes),          cmocka_unit_test(news),
-        cmocka_unit_test(outcomes),
+        cmocka_unit_test(granted),     cmocka_unit_test(queued_refused_timeout),
+        cmocka_unit_test(deadlock),    cmocka_unit_test(what_a_holder_does),
+        cmocka_unit_test(sessions),    cmocka_unit_test(what_may_be_old_says_how_old),
+        cmocka_unit_test(namespaces),  cmocka_unit_test(locks_are_shown),
+        cmocka_unit_test(failures),    cmocka_unit_test(redis_forms),
+        cmocka_unit_test(glock_forms), cmocka_unit_test(pushes),
+        cmocka_unit_test(news),        cmocka_unit_test(outcomes),
     };
     return cmocka_run_group_tests_name("answer", tests, NULL, teardown);
 }

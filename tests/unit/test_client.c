@@ -287,6 +287,7 @@ static const struct {
     bool id;    /* with an id that the library made */
 } commands[] = {
     {{"SHOW", "n"}, true, false},
+    {{"TABLE", "LIST"}, true, false},
     {{"renew", "n", "7"}, true, false},
     {{"SESSION", "KEEPALIVE", "s"}, true, false},
     {{"session", "close", "s"}, true, true},
@@ -410,6 +411,25 @@ static void an_acquire_that_was_given_up_is_released_when_it_comes(void **state)
     assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
     assert_int_equal(belay_call(b, NULL, "PING2", NULL), BELAY_E_OK);
     assert_int_equal(fake_count(&server, "RELEASE n 9"), 1);
+    belay_close(b);
+}
+
+static void looks_may_be_stale(void **state)
+{
+    struct belay *b = NULL;
+    const struct belay_reply *r = NULL;
+    struct belay_options o = {.addrs = server.addr, .stale = true};
+    (void)state;
+    fake_set(&server, RULES(SAYS("RELEASE", ":1\r\n")));
+    assert_int_equal(belay_open(&o, &b), BELAY_E_OK);
+    assert_int_equal(belay_show(b, "n", &r), BELAY_E_OK);
+    assert_int_equal(belay_list(b, "p", NULL, 5, &r), BELAY_E_OK);
+    assert_int_equal(belay_call(b, &r, "SHOW", "n", "stale", NULL), BELAY_E_OK);
+    assert_int_equal(belay_release(b, "n", 1, NULL, NULL), BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "SHOW n STALE"), 1);
+    assert_int_equal(fake_count(&server, "LIST PREFIX p LIMIT 5 STALE"), 1);
+    assert_int_equal(fake_count(&server, "SHOW n stale STALE"), 0);
+    assert_int_equal(fake_count(&server, "RELEASE n 1 REQUEST"), 1);
     belay_close(b);
 }
 
@@ -719,6 +739,7 @@ int main(void)
                                         stop),
         cmocka_unit_test_setup_teardown(an_acquire_that_was_given_up_is_released_when_it_comes,
                                         start, stop),
+        cmocka_unit_test_setup_teardown(looks_may_be_stale, start, stop),
         cmocka_unit_test_setup_teardown(a_place_in_line_is_answered_by_a_push, start, stop),
         cmocka_unit_test_setup_teardown(a_grant_out_of_the_line_is_confirmed, start, stop),
         cmocka_unit_test_setup_teardown(a_silent_server_is_told_before_the_lease_can_pass_on,

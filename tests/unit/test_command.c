@@ -228,7 +228,7 @@ static void words_become_ops(void **state)
         {"HELLO 3", "action 1 3 "},
         {"HELLO 2 SETNAME me", "action 1 2 me"},
         {"CONFIG GET save nothing", "=> 0 {\"save\":\"\"}"},
-        {"COMMAND INFO show nope", "=> 0 [[\"show\",2,[\"readonly\"],1,1,1],null]"},
+        {"COMMAND INFO show nope", "=> 0 [[\"show\",-2,[\"readonly\"],1,1,1],null]"},
         {"COMMAND DOCS release", "=> 0 {\"release\":{\"summary\":\"give a lock back..."},
     };
     CHECK_ROWS(rows, NULL);
@@ -416,6 +416,33 @@ static void a_request_may_have_an_id(void **state)
     CHECK_ROWS(words, NULL);
     CHECK_ROWS(bodies, JSON);
     CHECK_ROWS(headers, JSON "\r\nIdempotency-Key: key");
+}
+
+static void a_look_may_be_stale(void **state)
+{
+    (void)state;
+    static const struct row words[] = {
+        {"SHOW l STALE", "show name=l flags=512"},
+        {"LIST stale PREFIX p", "list name=p flags=512 limit=100"},
+        {"SESSION SHOW s STALE", "session-show session=s flags=512"},
+        {"SESSION LIST STALE", "session-list flags=512 limit=100"},
+        {"NAMESPACE SHOW n STALE", "namespace-show ns=n flags=512"},
+        {"NAMESPACE LIST STALE", "namespace-list flags=512 limit=100"},
+        {"TABLE LIST STALE", "table-list flags=512"},
+        {"TABLE SHOW t STALE", "table-show name=t flags=512"},
+        {"CHECK l 7 STALE", "-SYNTAX unknown word 'STALE'..."},
+        {"RELEASE l 7 STALE", "-SYNTAX unknown word 'STALE'..."},
+    };
+    static const struct row rows[] = {
+        {"GET " L "?stale=1", "show name=l flags=512"},
+        {"GET " L "?stale=true", "show name=l flags=512"},
+        {"GET " L "?stale=0", "show name=l"},
+        {"GET /v1/sessions?stale=1", "session-list flags=512 limit=100"},
+        {"GET " L "?stale=yes", "-SYNTAX \"stale\" must be true or false"},
+        {"POST " L "/check {\"fence\":7,\"stale\":true}", "-SYNTAX unknown member 'stale'"},
+    };
+    CHECK_ROWS(words, NULL);
+    CHECK_ROWS(rows, JSON);
 }
 
 static void http_becomes_ops(void **state)
@@ -702,6 +729,7 @@ int main(void)
         cmocka_unit_test(redis_words_become_ops),
         cmocka_unit_test(wrong_words_say_what_is_wrong),
         cmocka_unit_test(a_request_may_have_an_id),
+        cmocka_unit_test(a_look_may_be_stale),
         cmocka_unit_test(http_becomes_ops),
         cmocka_unit_test(wrong_http_says_what_is_wrong),
         cmocka_unit_test(glock_paths_become_ops),
