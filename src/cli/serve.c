@@ -67,6 +67,8 @@ static void use_huge_pages(void)
     buf_done(&line);
 }
 
+enum { SEGMENT_KB_MIN = 16, SEGMENT_KB_MAX = 1 << 20 };
+
 static int serve(struct cli *c)
 {
     const char *hosts[] = {cli_text(c, "host", NULL), NULL};
@@ -96,6 +98,9 @@ static int serve(struct cli *c)
         return cli_usage(c, "--shards is 1 to %d", SERVER_SHARDS_MAX);
     if (cli_given(c, "shards") && !cli_given(c, "data"))
         return cli_usage(c, "--shards needs --data");
+    int64_t segment = cli_number(c, "segment-kb", SEGMENT_KB_MIN);
+    if (segment < SEGMENT_KB_MIN || segment > SEGMENT_KB_MAX)
+        return cli_usage(c, "--segment-kb is %d to %d", SEGMENT_KB_MIN, SEGMENT_KB_MAX);
     durable = cli_given(c, "data");
     if (durable)
         use_huge_pages();
@@ -117,8 +122,9 @@ static int serve(struct cli *c)
                     .shards = (size_t)shards,
                     .priority = (uint8_t)priority,
                     .silence_ms = (uint64_t)cli_number(c, "node-timeout", 0),
-                    .fast_failover = cli_given(c, "fast-failover"),
-                    .salvage = cli_given(c, "salvage")},
+                    .segment_bytes = (uint64_t)cli_number(c, "segment-kb", 0) * 1024,
+                    .snapshot_bytes = (uint64_t)cli_number(c, "snapshot-kb", 0) * 1024,
+                    .fast_failover = cli_given(c, "fast-failover")},
         .postgres = cli_text(c, "postgres", NULL),
         .schema = cli_text(c, "schema", "belay"),
         .hosts = hosts,
@@ -140,9 +146,9 @@ static const struct cli_option serve_options[] = {
     {"priority", 0, CLI_NUMBER, "N", "0 leads first, 15 never leads (14)"},
     {"node-timeout", 0, CLI_DURATION, "D",
      "who waits at a node that is silent for so long leaves its line (30s)"},
+    {"segment-kb", 0, CLI_NUMBER, "N", "size of a journal file, for a small disk (65536)"},
+    {"snapshot-kb", 0, CLI_NUMBER, "N", "journal after which a snapshot is taken (32768)"},
     {"fast-failover", 0, CLI_FLAG, NULL, "elect after 100 ms of silence instead of 400"},
-    {"salvage", 0, CLI_FLAG, NULL,
-     "damaged data: keep what is before the damage, lose the rest"},
     {"postgres", 0, CLI_TEXT, "URL", "serve /v1/queues from this database (docs/QUEUE.md)"},
     {"schema", 0, CLI_TEXT, "NAME", "the queue's schema in it (belay)"},
     {"insecure", 0, CLI_FLAG, NULL, "listen beyond loopback although nobody logs in"},

@@ -23,6 +23,7 @@ static const struct cli_command *const table[] = {
     &cli_cmd_session,
     &cli_cmd_namespace,
     &cli_cmd_cluster,
+    &cli_cmd_repair,
     &cli_cmd_txn,
     &cli_cmd_queue,
     &cli_cmd_bench,

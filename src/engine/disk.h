@@ -42,6 +42,10 @@ struct disk {
  * BELAY_ERR_IN_USE: another process has it. BELAY_ERR_IO: errno says why. */
 BELAY_MUST_CHECK enum belay_err disk_file_open(const char *path, struct disk **ret_disk);
 
+/* One that is there, to look at: nothing is made, not even the lock, which is taken if there is
+ * one. BELAY_ERR_NOT_FOUND: it is not there. */
+BELAY_MUST_CHECK enum belay_err disk_file_look(const char *path, struct disk **ret_disk);
+
 /* In a forked child: it must not keep the lock when its parent dies. */
 void disk_file_forget_lock(struct disk *d);
 #endif

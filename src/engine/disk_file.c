@@ -166,20 +166,21 @@ static void file_close(struct disk *d)
 static const struct disk_ops file_ops = {file_list, file_read,   file_create, file_write,
                                          file_put,  file_remove, file_close};
 
-enum belay_err disk_file_open(const char *path, struct disk **ret_disk)
+static enum belay_err open_dir(const char *path, int lock_flags, struct disk **ret_disk)
 {
     struct disk_file *f = mem_zalloc(sizeof *f);
     f->base.ops = &file_ops;
     f->lock = f->open = -1;
     enum belay_err err = BELAY_ERR_IO;
-    bool made = mkdir(path, 0700) == 0;
-    f->dir = !made && errno != EEXIST ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (f->dir < 0)
+    f->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->dir < 0) {
+        err = errno == ENOENT ? BELAY_ERR_NOT_FOUND : BELAY_ERR_IO;
         goto out;
-    f->lock = openat(f->dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (f->lock < 0)
+    }
+    f->lock = openat(f->dir, LOCK_NAME, lock_flags | O_CLOEXEC, 0600);
+    if (f->lock < 0 && (errno != ENOENT || lock_flags & O_CREAT))
         goto out;
-    if (flock(f->lock, LOCK_EX | LOCK_NB) != 0) {
+    if (f->lock >= 0 && flock(f->lock, LOCK_EX | LOCK_NB) != 0) {
         err = errno == EWOULDBLOCK ? BELAY_ERR_IN_USE : BELAY_ERR_IO;
         goto out;
     }
@@ -190,6 +191,18 @@ out:;
     file_close(&f->base);
     errno = saved;
     return err;
+}
+
+enum belay_err disk_file_open(const char *path, struct disk **ret_disk)
+{
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return BELAY_ERR_IO;
+    return open_dir(path, O_RDWR | O_CREAT, ret_disk);
+}
+
+enum belay_err disk_file_look(const char *path, struct disk **ret_disk)
+{
+    return open_dir(path, O_RDONLY, ret_disk);
 }
 
 void disk_file_forget_lock(struct disk *d)

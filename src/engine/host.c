@@ -442,7 +442,8 @@ static enum belay_err open_order(struct host *h, struct order **ret_order)
                                    .seed = random_u64(),
                                    .priority = c->priority,
                                    .silence_ms = c->silence_ms,
-                                   .repair = c->repair};
+                                   .segment_bytes = c->segment_bytes,
+                                   .snapshot_bytes = c->snapshot_bytes};
     oc.election_ms = c->fast_failover ? HOST_FAST_ELECTION_MS : HOST_ELECTION_MS;
     oc.heartbeat_ms = c->fast_failover ? HOST_FAST_HEARTBEAT_MS : HOST_HEARTBEAT_MS;
     if (!plan(h, &oc))
@@ -455,12 +456,8 @@ static enum belay_err open_order(struct host *h, struct order **ret_order)
     oc.disk = h->disk;
     err = order_raft_open(&oc, ret_order);
     if (err == BELAY_ERR_CORRUPT)
-        log_error(
-            "engine.data",
-            "path=%s error=\"%s\" repair=\"in a cluster: remove this node, empty the directory "
-            "and add it as a new member; alone: belay serve --data %s --salvage keeps what is "
-            "before the damage and LOSES what is behind it\"",
-            c->data, order_raft_problem(), c->data);
+        log_error("engine.data", "path=%s error=\"%s\" repair=\"belay repair --data %s\"",
+                  c->data, order_raft_problem(), c->data);
     else if (err != BELAY_OK)
         log_error("engine.data", "path=%s error=\"%s\"", c->data, order_raft_problem());
     return err;

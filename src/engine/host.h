@@ -40,8 +40,8 @@ struct host_config {
     const char *listen;      /* where clients reach this node, to tell the others */
     size_t shards;           /* 0: what the directory or the cluster has */
     uint8_t priority;        /* 0..15 */
-    uint64_t silence_ms;     /* order_raft_config has it */
-    bool fast_failover, insecure, repair;
+    uint64_t silence_ms, segment_bytes, snapshot_bytes; /* of order_raft_config */
+    bool fast_failover, insecure;
 };
 
 /* BELAY_OK, or the log says why not. A node that joins a cluster with an empty directory waits

@@ -66,7 +66,6 @@ struct journal_config {
     uint64_t salt;          /* random: bytes from a client can never pass for a batch */
     journal_sink *sink;
     void *sink_ctx;
-    bool repair; /* cut at the first damage instead of refusing: acknowledged work is lost */
 };
 
 /* Reads everything, hands it to the sink, cuts a torn tail. A disk without segments gets the
@@ -76,6 +75,24 @@ BELAY_MUST_CHECK enum belay_err journal_open(const struct journal_config *config
                                              struct journal **ret_j);
 void journal_close(struct journal *j); /* NULL is allowed; writes nothing */
 const char *journal_problem(void);     /* of the last failed journal_open() on this thread */
+
+/* One segment by itself, whatever is around it: for who looks at a damaged directory. */
+struct journal_look {
+    uint64_t number;
+    uint64_t size;        /* that it was made with, as far as one can tell; 0: one cannot */
+    uint64_t first, last; /* the sound batches in it; first 0: there is none */
+    uint64_t used;        /* where the last of them ends */
+    uint64_t
+        damaged_at;    /* what is not sound although something sound is behind it; 0: nothing */
+    uint64_t behind;   /* sound batches behind it */
+    bool torn;         /* something is behind that end: it was being written */
+    bool full;         /* it says that the next segment exists */
+    char problem[128]; /* of its head; "": none */
+};
+/* Every record of every sound batch goes to the sink (its answer is ignored), of all kinds.
+ * False: not the name of a segment. */
+bool journal_look(const char *name, struct slice file, journal_sink *sink, void *ctx,
+                  struct journal_look *ret);
 
 /* Adds a record to the next batch and returns that batch's number: it is durable when
  * journal_durable() has reached it. Copies. data.len <= JOURNAL_RECORD_BYTES_MAX. */

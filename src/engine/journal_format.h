@@ -98,6 +98,14 @@ uint32_t journal_crc(uint64_t salt, uint64_t segment, struct slice bytes);
 void journal_segment_name(uint64_t number, char name[DISK_NAME_MAX]);
 void journal_segment_head(char head[JOURNAL_SECTOR], uint64_t number, uint64_t size,
                           uint64_t salt);
+bool journal_segment_number(const char *name, uint64_t *ret_number); /* false: it is none */
+BELAY_MUST_CHECK enum belay_err journal_read_head(const char *name, struct slice file,
+                                                  struct segment *seg);
+/* Is there a sound batch at `at`? *ret_payload borrows its records. */
+bool journal_batch_at(struct slice file, const struct segment *seg, uint64_t at,
+                      uint64_t *ret_seq, struct slice *ret_payload);
+/* Takes one record off the front of `in`; false: it does not hold one. */
+bool journal_take_record(struct slice *in, struct journal_record *ret);
 void journal_put_record(struct buf *out, const struct journal_record *rec);
 void journal_batch_begin(struct buf *out);
 void journal_batch_end(struct buf *out, size_t at, uint64_t seq, uint64_t salt,

@@ -36,15 +36,24 @@ struct reader {
     bool ended;    /* the segment just read says that it is full */
 };
 
-static void note_name(void *ctx, const char *name)
+bool journal_segment_number(const char *name, uint64_t *ret_number)
 {
-    struct reader *r = ctx;
     char same[DISK_NAME_MAX];
     if (strncmp(name, "journal-", 8) != 0)
-        return;
+        return false;
     uint64_t number = strtoull(name + 8, NULL, 16);
     journal_segment_name(number, same);
     if (strcmp(name, same) != 0)
+        return false;
+    *ret_number = number;
+    return true;
+}
+
+static void note_name(void *ctx, const char *name)
+{
+    struct reader *r = ctx;
+    uint64_t number;
+    if (!journal_segment_number(name, &number))
         return;
     if (r->n == r->cap) {
         r->cap = r->cap ? 2 * r->cap : 16;
@@ -60,9 +69,8 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Is there a sound batch at `at`? *ret_payload borrows its records. */
-static bool batch_at(struct slice file, const struct segment *seg, uint64_t at,
-                     uint64_t *ret_seq, struct slice *ret_payload)
+bool journal_batch_at(struct slice file, const struct segment *seg, uint64_t at,
+                      uint64_t *ret_seq, struct slice *ret_payload)
 {
     if (at + BATCH_HEAD > file.len)
         return false;
@@ -77,7 +85,7 @@ static bool batch_at(struct slice file, const struct segment *seg, uint64_t at,
         return false;
     *ret_seq = get_u64(head + 8);
     *ret_payload = slice_of(head + BATCH_HEAD, (size_t)len);
-    return true;
+    return *ret_seq > 0; /* they are counted from 1 */
 }
 
 static bool batch_behind(struct slice file, const struct segment *seg, uint64_t at)
@@ -85,13 +93,12 @@ static bool batch_behind(struct slice file, const struct segment *seg, uint64_t 
     uint64_t seq;
     struct slice payload;
     for (at += JOURNAL_SECTOR; at < file.len; at += JOURNAL_SECTOR)
-        if (batch_at(file, seg, at, &seq, &payload))
+        if (journal_batch_at(file, seg, at, &seq, &payload))
             return true;
     return false;
 }
 
-/* Takes one record off the front of `in`; false: it does not hold one. */
-static bool take_record(struct slice *in, struct journal_record *ret)
+bool journal_take_record(struct slice *in, struct journal_record *ret)
 {
     if (in->len < RECORD_HEAD)
         return false;
@@ -121,7 +128,7 @@ static enum belay_err read_batch(struct reader *r, const char *name, struct slic
 {
     while (payload.len > 0) {
         struct journal_record rec;
-        if (!take_record(&payload, &rec))
+        if (!journal_take_record(&payload, &rec))
             return corrupt("%s: batch %" PRIu64 " holds a record of an unknown form", name,
                            seq);
         r->j->sealed = rec.kind == JOURNAL_SEAL;
@@ -139,7 +146,7 @@ static enum belay_err read_batch(struct reader *r, const char *name, struct slic
     return BELAY_OK;
 }
 
-static enum belay_err read_head(const char *name, struct slice file, struct segment *seg)
+enum belay_err journal_read_head(const char *name, struct slice file, struct segment *seg)
 {
     if (file.len < JOURNAL_SECTOR || memcmp(file.data, SEGMENT_MAGIC, 8) != 0)
         return corrupt("%s: not a journal segment", name);
@@ -152,7 +159,7 @@ static enum belay_err read_head(const char *name, struct slice file, struct segm
         return corrupt("%s: it was another file", name);
     seg->size = get_u64(file.data + 24);
     seg->salt = get_u64(file.data + 32);
-    if (seg->size != file.len)
+    if (seg->size != file.len || seg->size % JOURNAL_SECTOR != 0)
         return corrupt("%s: has %zu bytes instead of %" PRIu64, name, file.len, seg->size);
     return BELAY_OK;
 }
@@ -186,7 +193,7 @@ static enum belay_err read_segment(struct reader *r, const char *name, struct sl
     struct slice payload;
     r->ended = false;
     j->at = JOURNAL_SECTOR;
-    while (!r->ended && batch_at(file, seg, j->at, &seq, &payload)) {
+    while (!r->ended && journal_batch_at(file, seg, j->at, &seq, &payload)) {
         if (j->next_seq == 0)
             j->next_seq = seg->first_seq = seq;
         if (seq != j->next_seq)
@@ -214,7 +221,7 @@ static enum belay_err read_rest(struct reader *r, size_t from)
         journal_segment_name(seg.number, name);
         enum belay_err err = r->config->disk->ops->read(r->config->disk, name, &file);
         if (err == BELAY_OK)
-            err = read_head(name, buf_slice(&file), &seg);
+            err = journal_read_head(name, buf_slice(&file), &seg);
         if (err == BELAY_OK && batch_behind(buf_slice(&file), &seg, 0))
             err = corrupt("%s: in use, but the segment before it does not end", name);
         buf_done(&file);
@@ -225,42 +232,6 @@ static enum belay_err read_rest(struct reader *r, size_t from)
             return err;
     }
     return BELAY_OK;
-}
-
-/* The operator asked for it: everything from here on is dropped, the log goes on before it. */
-static enum belay_err repair_from(struct reader *r, size_t i, struct segment *seg)
-{
-    struct disk *disk = r->config->disk;
-    char name[DISK_NAME_MAX];
-    log_error("journal.repair", "dropped=\"%s\"", problem);
-    for (size_t k = r->n; k > i + 1; k--) {
-        journal_segment_name(r->numbers[k - 1], name);
-        enum belay_err err = disk->ops->remove(disk, name);
-        if (err != BELAY_OK)
-            return err;
-    }
-    r->n = i + 1;
-    r->ended = false;
-    char head[JOURNAL_SECTOR];
-    struct buf kept = {0};
-    journal_segment_name(seg->number, name);
-    enum belay_err err = disk->ops->read(disk, name, &kept);
-    if (err != BELAY_OK && err != BELAY_ERR_NOT_FOUND)
-        return err;
-    seg->size = r->j->segment_bytes > r->j->at ? r->j->segment_bytes : sector_up(r->j->at);
-    if (seg->salt == 0)
-        seg->salt = r->config->salt ^ seg->number;
-    journal_segment_head(head, seg->number, seg->size, seg->salt);
-    struct buf whole = {0};
-    buf_put(&whole, head, sizeof head);
-    size_t keep = (size_t)r->j->at;
-    if (keep > JOURNAL_SECTOR && buf_len(&kept) >= keep)
-        buf_put(&whole, buf_data(&kept) + JOURNAL_SECTOR, keep - JOURNAL_SECTOR);
-    r->j->at = buf_len(&whole);
-    err = disk->ops->create(disk, name, buf_slice(&whole), seg->size);
-    buf_done(&whole);
-    buf_done(&kept);
-    return err;
 }
 
 static enum belay_err read_one(struct reader *r, size_t i, bool *ret_done)
@@ -276,7 +247,7 @@ static enum belay_err read_one(struct reader *r, size_t i, bool *ret_done)
     if (i > 0 && r->numbers[i] != r->numbers[i - 1] + 1)
         err = corrupt("%s: the segment before it is missing", name);
     if (err == BELAY_OK)
-        err = read_head(name, buf_slice(&file), &seg);
+        err = journal_read_head(name, buf_slice(&file), &seg);
     if (err == BELAY_OK)
         err = read_segment(r, name, buf_slice(&file), &seg);
     if (err == BELAY_OK && !r->ended) {
@@ -284,10 +255,6 @@ static enum belay_err read_one(struct reader *r, size_t i, bool *ret_done)
         err = read_rest(r, i + 1);
         if (err == BELAY_OK)
             err = cut_tail(r, name, buf_slice(&file));
-    }
-    if (err == BELAY_ERR_CORRUPT && r->config->repair) {
-        *ret_done = true;
-        err = repair_from(r, i, &seg);
     }
     journal_add_segment(r->j, &seg);
     buf_done(&file);
@@ -302,10 +269,10 @@ static enum belay_err read_all(struct reader *r)
         if (err != BELAY_OK)
             return err;
     }
-    if (!done && !r->config->repair)
+    if (!done)
         return corrupt("journal-%016" PRIx64 ": missing, the one before it is full",
                        r->numbers[r->n - 1] + 1);
-    if (r->numbers[0] > r->base && !r->config->repair)
+    if (r->numbers[0] > r->base)
         return corrupt("journal-%016" PRIx64 ": missing, it is still needed", r->base);
     if (r->j->next_seq == 0)
         r->j->next_seq = r->j->segments[0].first_seq = 1;

@@ -170,6 +170,11 @@ void lead_hear(struct order_raft *o, const struct wire *msg);
 BELAY_MUST_CHECK enum belay_err
 store_identify(struct order_raft *o); /* whose directory is it? */
 BELAY_MUST_CHECK enum belay_err store_open(struct order_raft *o);
+/* What is in the file, whoever it belongs to; false: damaged. */
+#define IDENTITY_NAME "identity"
+bool store_read_identity(struct order_raft *o, struct slice file, uint64_t *ret_node,
+                         uint64_t *ret_groups);
+BELAY_MUST_CHECK enum belay_err store_write_identity(struct order_raft *o);
 void store_run(struct order_raft *o); /* o->run is durable, or the process ends */
 bool store_check(struct replica *r, const struct wire *msg); /* a sound snapshot? */
 /* The head of a snapshot; the state itself stays in *ret_state. For the fuzzer too. */

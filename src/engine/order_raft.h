@@ -82,7 +82,6 @@ struct order_raft_config {
     uint64_t silence_ms;                    /* 0: ORDER_SILENCE_MS */
     unsigned guards_off, canaries;
     uint8_t priority; /* 0..15, 15 never leads; until an operator says otherwise */
-    bool repair;
 };
 
 /* Reads the disk and is ready to be given to engine_open(), which replays what is stored.

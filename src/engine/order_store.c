@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDENTITY_NAME "identity"
 enum { FILE_HEAD = 16, FILE_VERSION = 1, PINNED_SEGMENTS = 3 };
 static const char IDENTITY_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'I', 'D', '1'};
 static const char SNAPSHOT_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'S', 'N', '1'};
@@ -85,7 +84,7 @@ static void count_files(void *ctx, const char *name)
     ++*(size_t *)ctx;
 }
 
-static enum belay_err identity_write(struct order_raft *o)
+enum belay_err store_write_identity(struct order_raft *o)
 {
     struct buf out = {0};
     file_begin(&out, IDENTITY_MAGIC);
@@ -113,18 +112,27 @@ enum belay_err order_raft_is_used(struct disk *disk, bool *ret_used)
     return err;
 }
 
-static enum belay_err identity_read(struct order_raft *o, struct slice file)
+bool store_read_identity(struct order_raft *o, struct slice file, uint64_t *ret_node,
+                         uint64_t *ret_groups)
 {
     struct reader in;
     bool sound = file_open(file, IDENTITY_MAGIC, &in);
     o->cluster = reader_u64(&in);
-    uint64_t node = reader_u64(&in);
-    uint64_t groups = reader_u64(&in);
+    *ret_node = reader_u64(&in);
+    *ret_groups = reader_u64(&in);
     o->run = reader_u64(&in);
     o->incarnation = reader_u64(&in);
     for (uint64_t i = 0; i < ORIGINS_MAX; i++)
         o->known[i] = reader_u64(&in);
-    if (!sound || in.bad || groups == 0 || groups > JOURNAL_SHARDS_MAX) {
+    return sound && !in.bad && *ret_node > 0 && *ret_node<ORIGINS_MAX && * ret_groups> 0 &&
+           *ret_groups <= LIMIT_GROUPS;
+}
+
+static enum belay_err check_identity(struct order_raft *o, struct slice file)
+{
+    uint64_t node;
+    uint64_t groups;
+    if (!store_read_identity(o, file, &node, &groups)) {
         store_problem("%s: damaged", IDENTITY_NAME);
         return BELAY_ERR_CORRUPT;
     }
@@ -152,7 +160,7 @@ enum belay_err store_identify(struct order_raft *o)
     o->base.n_shards = o->config.groups;
     enum belay_err err = disk->ops->read(disk, IDENTITY_NAME, &file);
     if (err == BELAY_OK) {
-        err = identity_read(o, buf_slice(&file));
+        err = check_identity(o, buf_slice(&file));
     } else if (err == BELAY_ERR_NOT_FOUND) {
         o->cluster = o->config.cluster;
         o->incarnation = o->config.seed;
@@ -163,7 +171,7 @@ enum belay_err store_identify(struct order_raft *o)
             err = BELAY_ERR_CORRUPT;
         }
         if (o->fresh)
-            err = identity_write(o); /* with run 0: the first start is not complete */
+            err = store_write_identity(o); /* with run 0: the first start is not complete */
     }
     buf_done(&file);
     o->run++;
@@ -172,7 +180,7 @@ enum belay_err store_identify(struct order_raft *o)
 
 void store_run(struct order_raft *o)
 {
-    if (identity_write(o) != BELAY_OK)
+    if (store_write_identity(o) != BELAY_OK)
         o->host->fatal(o->ctx, problem);
 }
 
@@ -531,8 +539,11 @@ static enum belay_err check_replica(struct replica *r)
     for (size_t i = 0; i < log->n; i++) {
         const struct log_entry *e = entry_log_get(log, log->first + i);
         struct group_conf conf;
-        if (e->type == GROUP_ENTRY_CHANGE && group_conf_decode(e->data, &conf) != BELAY_OK)
+        if (e->type == GROUP_ENTRY_CHANGE && group_conf_decode(e->data, &conf) != BELAY_OK) {
+            store_problem("shard %u: entry %" PRIu64 " holds no members", r->shard,
+                          log->first + i);
             return BELAY_ERR_CORRUPT;
+        }
     }
     r->loaded.snapshot = r->snapshot;
     return BELAY_OK;
@@ -603,8 +614,7 @@ enum belay_err store_open(struct order_raft *o)
                                     .segment_bytes = o->config.segment_bytes,
                                     .salt = o->config.seed ^ o->run,
                                     .sink = sink,
-                                    .sink_ctx = o,
-                                    .repair = o->config.repair};
+                                    .sink_ctx = o};
     enum belay_err err = BELAY_OK;
     if (o->fresh)
         err = o->config.disk->ops->list(o->config.disk, remove_orphan, &orphans);
@@ -625,7 +635,7 @@ enum belay_err store_open(struct order_raft *o)
     if (err == BELAY_OK && o->fresh)
         err = bootstrap(o);
     /* Last: until here nothing has changed, and a start that failed can be tried again. */
-    return err == BELAY_OK ? identity_write(o) : err;
+    return err == BELAY_OK ? store_write_identity(o) : err;
 }
 
 void order_raft_seal(struct order_raft *o)

@@ -131,7 +131,8 @@ static uint64_t expire(struct machine *m, uint64_t budget, struct effects *fx)
 
 static void tick(struct machine *m, const struct op *op, struct effects *fx)
 {
-    (void)m, (void)op, (void)fx; /* it carries now_ms, nothing else */
+    (void)fx;                /* it carries now_ms */
+    m->counter += op->fence; /* what was lost may have given numbers away: none comes again */
 }
 
 typedef void step_fn(struct machine *m, const struct op *op, struct effects *fx);

@@ -279,8 +279,9 @@ static const char *check_combination(const struct op *op)
         return op->target < LIMIT_GROUPS ? NULL : "no such group";
     case OP_TABLE_SHOW:
         return op->name.len ? NULL : "table is empty";
-    case OP_TABLE_LIST:
     case OP_TICK:
+        return op->fence > LIMIT_SKIP ? "skips too much" : NULL;
+    case OP_TABLE_LIST:
     case OP_SESSION_KEEPALIVE:
     case OP_LIST:
     case OP_SESSION_LIST:

@@ -61,13 +61,14 @@ enum {
     LIMIT_LETTERS = 1000000,  /* from one group to another, not taken yet */
     LIMIT_RECEIPTS = 1 << 19, /* requests with an id whose answers are kept, of one machine */
     LIMIT_RECEIPT_BYTES = 64 * 1024 * 1024, /* and the bytes of them */
+    LIMIT_SKIP = 1 << 30,                   /* numbers that a TICK skips */
     TTL_DEFAULT_MS = 30000,
     SESSION_TTL_DEFAULT_MS = 60000,
 };
 
 /* X(ID, "word"). Writes go through the order; reads are answered from the applied state. */
 #define OP_KIND_MAP(X)                                                                         \
-    X(TICK, "tick") /* carries now_ms, nothing else */                                         \
+    X(TICK, "tick") /* carries now_ms; `fence`: so many numbers are skipped (repair) */        \
     X(ACQUIRE, "acquire")                                                                      \
     X(RELEASE, "release")                                                                      \
     X(RENEW, "renew")                                                                          \

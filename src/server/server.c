@@ -283,9 +283,10 @@ static bool open_order(struct server *s, struct order **ret)
                                  .shards = c->shards,
                                  .priority = c->priority,
                                  .silence_ms = c->silence_ms,
+                                 .segment_bytes = c->segment_bytes,
+                                 .snapshot_bytes = c->snapshot_bytes,
                                  .fast_failover = c->fast_failover,
-                                 .insecure = s->config->insecure,
-                                 .repair = c->salvage};
+                                 .insecure = s->config->insecure};
     return host_open(&config, &s->host, ret) == BELAY_OK;
 }
 

@@ -46,8 +46,9 @@ struct server_config {
         uint64_t join_id;    /* not 0: waits to be added, under this number */
         size_t shards;       /* 0: what is there, or the default */
         uint64_t silence_ms; /* of a node, until who waits there leaves; 0: the default */
+        uint64_t segment_bytes, snapshot_bytes; /* of the journal; 0: the default */
         uint8_t priority;
-        bool fast_failover, salvage;
+        bool fast_failover;
     } cluster;
     const char *postgres, *schema; /* of the queue; postgres NULL: none */
     const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */

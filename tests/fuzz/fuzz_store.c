@@ -7,9 +7,9 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/inspect.h"
 #include "engine/order_core.h"
-#include "events/feed.h"
+#include "lone.h"
 #include "machine/machine.h"
 
 #include <stdint.h>
@@ -18,103 +18,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 enum { HEAD = 16, CRC_AT = 12, CRC = 4 };
 
-/* --- a node without a network, whose disk is at once --- */
-
-static struct journal_job *job;
-static struct snapshot_task *task;
-
-static uint64_t now_ms(void *ctx)
-{
-    (void)ctx;
-    return 1000;
-}
-
-static void take_job(void *ctx, struct journal_job *j)
-{
-    (void)ctx;
-    job = j;
-}
-
-static void drop(void *ctx, uint64_t to, struct slice frame)
-{
-    (void)ctx;
-    (void)to;
-    (void)frame;
-}
-
-static void take_task(void *ctx, struct snapshot_task *t)
-{
-    (void)ctx;
-    task = t;
-}
-
-static void fatal(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-    BELAY_CHECK(false);
-}
-
-static const struct raft_host host = {now_ms, take_job, drop, take_task, fatal};
-
-static void pump(struct order_raft *o)
-{
-    order_raft_settle(o);
-    while (job || task) {
-        struct journal_job *j = job;
-        struct snapshot_task *t = task;
-        job = NULL;
-        task = NULL;
-        if (j) {
-            journal_job_run(j);
-            order_raft_written(o, j);
-        }
-        if (t)
-            order_raft_snapshotted(o, t, order_raft_snapshot_write(t));
-        order_raft_settle(o);
-    }
-}
-
-static enum belay_err start(struct sim_disk *d, struct feed *feed, struct order **ret_order,
-                            struct engine **ret_engine)
-{
-    struct order_raft_config config = {.host = &host,
-                                       .disk = &d->base,
-                                       .node = 1,
-                                       .groups = 1,
-                                       .cluster = 9,
-                                       .election_ms = 300,
-                                       .heartbeat_ms = 60,
-                                       .seed = 4711,
-                                       .segment_bytes = JOURNAL_SEGMENT_BYTES_MIN};
-    config.members.n = 1;
-    config.members.servers[0] = (struct group_server){.id = 1, .voter = true, .address = "n@h"};
-    enum belay_err err = order_raft_open(&config, ret_order);
-    if (err != BELAY_OK)
-        return err;
-    *ret_engine = engine_open(
-        &(struct engine_config){.order = *ret_order, .clock_ms = now_ms, .feed = feed});
-    pump(order_raft_of(*ret_order));
-    return BELAY_OK;
-}
-
 /* --- a sound directory, made once: nothing is behind its snapshot that has to fit a forged one
  * --- */
 
 static struct sim_disk sound;
 static char snapshot_name[DISK_NAME_MAX];
-
-static void acquire(struct engine *e, const char *name)
-{
-    struct op op = {.kind = OP_ACQUIRE,
-                    .account = SLICE("default"),
-                    .ns = SLICE("default"),
-                    .name = slice_str(name),
-                    .owner = SLICE("me"),
-                    .mode = MODE_EXCLUSIVE,
-                    .ttl_ms = 60000};
-    engine_submit(e, &op, NULL);
-}
 
 static void note_snapshot(void *ctx, const char *name)
 {
@@ -123,20 +31,16 @@ static void note_snapshot(void *ctx, const char *name)
         snprintf(snapshot_name, sizeof snapshot_name, "%s", name);
 }
 
-static void make_sound(struct feed *feed)
+static void make_sound(void)
 {
-    struct order *order;
-    struct engine *e;
-    log_set_level(LOG_NONE);
+    struct lone n;
     sim_disk_init(&sound, 1);
-    BELAY_CHECK(start(&sound, feed, &order, &e) == BELAY_OK);
-    acquire(e, "a");
-    acquire(e, "b");
-    pump(order_raft_of(order));
-    order_raft_snapshot_now(order_raft_of(order));
-    pump(order_raft_of(order));
-    engine_close(e);
-    sim_disk_revive(&sound);
+    BELAY_CHECK(lone_open(&n, &sound, 1) == BELAY_OK);
+    BELAY_CHECK(lone_acquire(&n, "default", "a") == 1);
+    BELAY_CHECK(lone_acquire(&n, "default", "b") == 2);
+    order_raft_snapshot_now(order_raft_of(n.order));
+    lone_pump(&n);
+    lone_close(&n);
     BELAY_CHECK(sound.base.ops->list(&sound.base, note_snapshot, NULL) == BELAY_OK);
     BELAY_CHECK(snapshot_name[0]);
 }
@@ -182,47 +86,71 @@ static bool from_peer(struct slice file)
     return ok;
 }
 
-static bool from_disk(const char *name, struct slice file, struct feed *feed)
+/* Whoever looks at the directory says the same as who starts from it; and what can be saved of
+ * it is something to start from, unless a forged snapshot is part of it that no journal fits.
+ */
+static void look(struct sim_disk *d, bool *ret_starts)
+{
+    static struct sim_disk to;
+    struct inspection in;
+    struct lone n;
+    BELAY_CHECK(inspect_open(&d->base, &in) == BELAY_OK);
+    bool forged = false;
+    for (size_t i = 0; i < in.n_files; i++)
+        forged |= strcmp(in.files[i].name, snapshot_name) == 0 &&
+                  in.files[i].state != INSPECT_DAMAGED;
+    if (!in.starts && in.can_salvage && !forged) {
+        sim_disk_init(&to, 3);
+        BELAY_CHECK(inspect_salvage(&in, &to.base, 99) == BELAY_OK);
+        BELAY_CHECK(lone_open(&n, &to, 1) == BELAY_OK);
+        lone_close(&n);
+        sim_disk_wipe(&to);
+    }
+    *ret_starts = in.starts;
+    inspect_close(&in);
+}
+
+static bool from_disk(const char *name, struct slice file)
 {
     static struct sim_disk d;
-    struct order *order;
-    struct engine *e;
+    struct lone n;
+    bool starts;
     sim_disk_init(&d, 2);
     sim_disk_copy(&d, &sound);
     struct sim_file *f = sim_disk_find(&d, name, true);
     buf_clear(&f->bytes);
     buf_put_slice(&f->bytes, file);
-    bool ok = start(&d, feed, &order, &e) == BELAY_OK;
-    if (ok)
-        engine_close(e);
+    look(&d, &starts);
+    enum belay_err err = lone_open(&n, &d, 1);
+    BELAY_CHECK((err == BELAY_OK) == starts || err == BELAY_ERR_IN_USE); /* of another node */
+    if (err == BELAY_OK)
+        lone_close(&n);
     else
         BELAY_CHECK(strlen(order_raft_problem()) > 0);
     sim_disk_wipe(&d);
-    return ok;
+    return err == BELAY_OK;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static struct feed *feed;
     struct buf file = {0};
     struct group_snapshot snap;
     struct slice state;
-    if (!feed) {
-        feed = feed_open(16);
-        make_sound(feed);
-    }
+    log_set_level(LOG_NONE);
+    if (!snapshot_name[0])
+        make_sound();
     if (n < 1)
         return 0;
     buf_put(&file, data + 1, n - 1);
     seal(&file);
     if (data[0] & 1) {
-        (void)from_disk("identity", buf_slice(&file), feed);
+        (void)from_disk("identity", buf_slice(&file));
     } else {
         if (head_of(buf_slice(&file), &snap, &state) && state.len > CRC)
             put_crc(file.mem + file.end - CRC, crc32c(0, state.data, state.len - CRC));
         seal(&file);
         bool peer = from_peer(buf_slice(&file));
-        bool disk = from_disk(snapshot_name, buf_slice(&file), feed);
+        bool disk = from_disk(snapshot_name, buf_slice(&file));
         BELAY_CHECK(peer || !disk); /* the disk's must also join its journal */
     }
     buf_done(&file);

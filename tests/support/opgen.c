@@ -433,6 +433,8 @@ void opgen_next(struct opgen *g, bool read, struct op *ret_op)
             fill_namespace_op(g, op);
         else if (read)
             fill_list_op(g, op);
+        else if (op->kind == OP_TICK && choice_one_in(g->c, 8))
+            op->fence = choice_below(g->c, 100);
         if (g->c->fuzzed && !g->c->n) { /* the same choice for ever: end with something valid */
             *op = (struct op){.kind = read ? OP_LIST : OP_TICK, .now_ms = g->now_ms};
             op->account = op->ns = SLICE("default");

@@ -610,7 +610,9 @@ static uint64_t work_off(struct twin *t, const struct due *d, struct effects *fx
 
 void twin_run(struct twin *t, const struct op *op, struct effects *fx)
 {
-    if (op->kind >= OP_ACQUIRE && op->kind <= OP_CANCEL)
+    if (op->kind == OP_TICK)
+        t->last += op->fence;
+    else if (op->kind >= OP_ACQUIRE && op->kind <= OP_CANCEL)
         twin_request(t, op, fx);
     else if (op->kind >= OP_SESSION_OPEN && op->kind <= OP_SESSION_CLOSE)
         twin_session_op(t, op, fx);

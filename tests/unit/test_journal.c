@@ -45,7 +45,7 @@ static enum belay_err replay_record(void *ctx, const struct journal_record *rec,
     return BELAY_OK;
 }
 
-static enum belay_err open_on(struct sim_disk *d, bool fresh, struct replay *ret, bool repair,
+static enum belay_err open_on(struct sim_disk *d, bool fresh, struct replay *ret,
                               struct journal **ret_j)
 {
     memset(ret, 0, sizeof *ret);
@@ -53,8 +53,7 @@ static enum belay_err open_on(struct sim_disk *d, bool fresh, struct replay *ret
                                     .segment_bytes = SMALL,
                                     .salt = 77,
                                     .sink = replay_record,
-                                    .sink_ctx = ret,
-                                    .repair = repair};
+                                    .sink_ctx = ret};
     enum belay_err err = journal_open(&config, fresh, ret_j);
     /* the first entries on disk may be older than the snapshot that lets them go, never newer
      */
@@ -135,13 +134,13 @@ static void what_was_written_is_read(void **state)
     static struct replay got, want;
     struct journal *j;
     sim_disk_init(&d, 1);
-    assert_int_equal(open_on(&d, true, &got, false, &j), BELAY_OK);
+    assert_int_equal(open_on(&d, true, &got, &j), BELAY_OK);
     memset(&want, 0, sizeof want);
     run_script(j, &want, 120);
     assert_true(journal_segments(j) >= 2);
     assert_true(journal_first(j) > 1); /* old segments went */
     journal_close(j);
-    assert_int_equal(open_on(&d, false, &got, false, &j), BELAY_OK);
+    assert_int_equal(open_on(&d, false, &got, &j), BELAY_OK);
     assert_int_equal(got.last, want.last);
     assert_int_equal(got.term, want.term);
     assert_int_equal(got.vote, want.vote);
@@ -151,7 +150,7 @@ static void what_was_written_is_read(void **state)
     append_entry(j, got.last + 1, 99, 10);
     assert_true(commit(j));
     journal_close(j);
-    assert_int_equal(open_on(&d, false, &got, false, &j), BELAY_OK);
+    assert_int_equal(open_on(&d, false, &got, &j), BELAY_OK);
     assert_int_equal(got.last, want.last + 1);
     journal_close(j);
     sim_disk_wipe(&d);
@@ -164,7 +163,7 @@ static void nothing_is_durable_before_its_job_is_done(void **state)
     static struct replay got;
     struct journal *j;
     sim_disk_init(&d, 1);
-    assert_int_equal(open_on(&d, true, &got, false, &j), BELAY_OK);
+    assert_int_equal(open_on(&d, true, &got, &j), BELAY_OK);
     uint64_t first = append_entry(j, 1, 1, 10);
     struct journal_job *job = journal_job_take(j);
     uint64_t second = append_entry(j, 2, 1, 10);
@@ -195,13 +194,13 @@ static void a_crash_at_any_change_loses_nothing_acknowledged(void **state)
         struct journal *j;
         sim_disk_init(&d, at * 7919);
         memset(&want, 0, sizeof want);
-        assert_int_equal(open_on(&d, true, &got, false, &j), BELAY_OK);
+        assert_int_equal(open_on(&d, true, &got, &j), BELAY_OK);
         d.crash_in = at;
         run_script(j, &want, 80);
         journal_close(j);
         bool crashed = d.dead;
         sim_disk_revive(&d);
-        enum belay_err err = open_on(&d, false, &got, false, &j);
+        enum belay_err err = open_on(&d, false, &got, &j);
         if (err != BELAY_OK)
             fail_msg("crash at change %" PRIu64 ": %s", at, journal_problem());
         assert_true(got.last >= want.last || got.term > want.term);
@@ -210,7 +209,7 @@ static void a_crash_at_any_change_loses_nothing_acknowledged(void **state)
         append_entry(j, got.last + 1, 99, 10);
         assert_true(commit(j));
         journal_close(j);
-        assert_int_equal(open_on(&d, false, &again, false, &j), BELAY_OK);
+        assert_int_equal(open_on(&d, false, &again, &j), BELAY_OK);
         assert_int_equal(again.last, got.last + 1);
         journal_close(j);
         sim_disk_wipe(&d);
@@ -229,7 +228,7 @@ static void a_failed_write_is_reported_and_not_repeated(void **state)
     static struct replay got;
     struct journal *j;
     sim_disk_init(&d, 3);
-    assert_int_equal(open_on(&d, true, &got, false, &j), BELAY_OK);
+    assert_int_equal(open_on(&d, true, &got, &j), BELAY_OK);
     uint64_t lsn = append_entry(j, 1, 1, 10);
     d.crash_in = 1;
     d.fail_errno = ENOSPC;
@@ -258,12 +257,12 @@ static void make_small(struct sim_disk *d, struct replay *want)
 {
     struct journal *j;
     sim_disk_init(d, 5);
-    assert_int_equal(open_on(d, true, want, false, &j), BELAY_OK);
+    assert_int_equal(open_on(d, true, want, &j), BELAY_OK);
     run_script(j, want, 60);
     journal_seal(j);
     assert_true(commit(j));
     journal_close(j);
-    assert_int_equal(open_on(d, false, want, false, &j), BELAY_OK);
+    assert_int_equal(open_on(d, false, want, &j), BELAY_OK);
     assert_true(journal_segments(j) >= 2);
     journal_close(j);
 }
@@ -276,7 +275,7 @@ static void judge(struct sim_disk *d, const struct replay *want, struct tally *t
 {
     static struct replay got;
     struct journal *j = NULL;
-    enum belay_err err = open_on(d, false, &got, false, &j);
+    enum belay_err err = open_on(d, false, &got, &j);
     if (err == BELAY_ERR_CORRUPT) {
         t->refused++;
     } else if (err == BELAY_OK && same_replay(&got, want)) {
@@ -341,34 +340,6 @@ static void every_cut_or_missing_file_is_refused(void **state)
     sim_disk_wipe(&whole);
 }
 
-/* With the operator's word for it, the sound beginning is kept and the journal is usable again.
- */
-static void a_repair_keeps_what_is_before_the_damage(void **state)
-{
-    (void)state;
-    static struct sim_disk d;
-    static struct replay want, got, again;
-    struct journal *j;
-    make_small(&d, &want);
-    struct sim_file *f = NULL; /* the newest segment */
-    for (size_t i = 0; i < SIM_DISK_FILES; i++)
-        if (d.files[i].used && (!f || strcmp(d.files[i].name, f->name) > 0))
-            f = &d.files[i];
-    assert_non_null(f);
-    f->bytes.mem[f->bytes.start + JOURNAL_SECTOR + 40] ^= 4; /* its first batch */
-    assert_int_equal(open_on(&d, false, &got, false, &j), BELAY_ERR_CORRUPT);
-    assert_non_null(strstr(journal_problem(), f->name));
-    assert_int_equal(open_on(&d, false, &got, true, &j), BELAY_OK);
-    assert_true(got.last > 0);
-    append_entry(j, got.last + 1, 99, 10);
-    assert_true(commit(j));
-    journal_close(j);
-    assert_int_equal(open_on(&d, false, &again, false, &j), BELAY_OK);
-    assert_int_equal(again.last, got.last + 1);
-    journal_close(j);
-    sim_disk_wipe(&d);
-}
-
 static void a_directory_belongs_to_one_process(void **state)
 {
     (void)state;
@@ -411,7 +382,6 @@ int main(void)
         cmocka_unit_test(a_failed_write_is_reported_and_not_repeated),
         cmocka_unit_test(every_flipped_byte_is_refused_or_harmless),
         cmocka_unit_test(every_cut_or_missing_file_is_refused),
-        cmocka_unit_test(a_repair_keeps_what_is_before_the_damage),
         cmocka_unit_test(a_directory_belongs_to_one_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,6 +332,20 @@ static void fences_rise_although_the_lock_was_gone_in_between(void **state)
     });
 }
 
+/* a TICK of `belay repair`: what was lost may have given numbers away */
+static void numbers_that_are_skipped_are_never_given(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        "0 acquire db ann ttl=10    -> granted ann #1 10ms",
+        "1 tick #100                -> -",
+        "2 acquire db bob wait=20 ttl=10 -> (queued bob ticket=102 place=1 20ms)",
+        "3 release db #1            -> (released ann #1 release), released n=1, granted bob #103 ticket=102 10ms waited=1 @3",
+        "4 tick #1073741825         -> invalid: skips too much",
+        NULL,
+    });
+}
+
 /* a new leader's clock may be behind */
 static void time_never_goes_back(void **state)
 {
@@ -403,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_client_that_is_gone_leaves_the_line_or_gives_back_what_it_got),
         cmocka_unit_test(an_unknown_namespace_or_session_is_said_first),
         cmocka_unit_test(fences_rise_although_the_lock_was_gone_in_between),
+        cmocka_unit_test(numbers_that_are_skipped_are_never_given),
         cmocka_unit_test(time_never_goes_back),
         cmocka_unit_test(a_lock_that_nobody_uses_is_no_lock),
         cmocka_unit_test(a_list_has_pages_in_byte_order_with_a_prefix),
