@@ -26,7 +26,7 @@ struct disk_ops {
     /* A new file of `bytes` zeros behind `head`; it has its name only when it is complete. */
     enum belay_err (*create)(struct disk *d, const char *name, struct slice head,
                              uint64_t bytes);
-    /* Overwrites bytes of a file that create() made. */
+    /* Overwrites bytes of a file that create() made; behind them are zeros, and stay so. */
     enum belay_err (*write)(struct disk *d, const char *name, uint64_t at, struct slice data);
     /* Replaces a whole file, or makes it: the old bytes or the new ones, never a mixture. */
     enum belay_err (*put)(struct disk *d, const char *name, struct slice data);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define LOCK_NAME "lock"
+enum { AHEAD_BYTES = 1 << 20 };
 
 struct disk_file {
     struct disk base;
@@ -21,6 +22,8 @@ struct disk_file {
     int lock;
     int open; /* the file that is being written, kept open between writes; -1: none */
     char open_name[DISK_NAME_MAX];
+    uint64_t open_bytes; /* its size */
+    uint64_t written;    /* how far it is, with zeros at least; 0: not known */
 };
 
 static struct disk_file *self(struct disk *d)
@@ -127,19 +130,42 @@ static enum belay_err file_put(struct disk *d, const char *name, struct slice da
     return make(self(d), name, data, 0);
 }
 
+static bool open_file(struct disk_file *f, const char *name)
+{
+    struct stat st;
+    if (f->open >= 0 && strcmp(f->open_name, name) == 0)
+        return true;
+    if (f->open >= 0)
+        close(f->open);
+    snprintf(f->open_name, sizeof f->open_name, "%s", name);
+    f->open = openat(f->dir, name, O_WRONLY | O_CLOEXEC);
+    if (f->open < 0 || fstat(f->open, &st) != 0)
+        return false;
+    f->open_bytes = (uint64_t)st.st_size;
+    f->written = 0;
+    return true;
+}
+
+/* What is only reserved has to be noted as used when it is written, and that goes to disk with
+ * every fdatasync. So zeros are written ahead, a piece at a time; there is nothing behind `end`
+ * yet. */
+static bool write_ahead(struct disk_file *f, uint64_t end)
+{
+    static const char zeros[AHEAD_BYTES];
+    if (end <= f->written || end >= f->open_bytes)
+        return true;
+    uint64_t left = f->open_bytes - end;
+    size_t n = left < AHEAD_BYTES ? (size_t)left : AHEAD_BYTES;
+    f->written = end + n;
+    return write_all(f->open, slice_of(zeros, n), (off_t)end);
+}
+
 static enum belay_err file_write(struct disk *d, const char *name, uint64_t at,
                                  struct slice data)
 {
     struct disk_file *f = self(d);
-    if (f->open < 0 || strcmp(f->open_name, name) != 0) {
-        if (f->open >= 0)
-            close(f->open);
-        f->open = openat(f->dir, name, O_WRONLY | O_CLOEXEC);
-        if (f->open < 0)
-            return BELAY_ERR_IO;
-        snprintf(f->open_name, sizeof f->open_name, "%s", name);
-    }
-    if (!write_all(f->open, data, (off_t)at) || fdatasync(f->open) != 0)
+    if (!open_file(f, name) || !write_ahead(f, at + data.len) ||
+        !write_all(f->open, data, (off_t)at) || fdatasync(f->open) != 0)
         return BELAY_ERR_IO;
     return BELAY_OK;
 }

@@ -372,6 +372,41 @@ static void a_directory_belongs_to_one_process(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
+/* Zeros are written ahead of the data; nobody who reads can tell, also not after a new start
+ * and at the end of the file. */
+static void a_file_is_its_data_and_zeros(void **state)
+{
+    (void)state;
+    enum { BYTES = (5 << 19) + 512, PIECE = 100 * 512 };
+    char path[] = "/tmp/belay-journal-XXXXXX";
+    assert_non_null(mkdtemp(path));
+    struct disk *d;
+    char *want = calloc(1, BYTES);
+    struct buf got = {0};
+    memset(want, 'h', 512);
+    assert_int_equal(disk_file_open(path, &d), BELAY_OK);
+    assert_int_equal(d->ops->create(d, "a", slice_of(want, 512), BYTES), BELAY_OK);
+    for (size_t at = 512, n = 0; at < BYTES; at += PIECE, n++) {
+        size_t len = BYTES - at < PIECE ? BYTES - at : PIECE;
+        memset(want + at, (int)('A' + n), len);
+        assert_int_equal(d->ops->write(d, "a", at, slice_of(want + at, len)), BELAY_OK);
+        buf_clear(&got);
+        assert_int_equal(d->ops->read(d, "a", &got), BELAY_OK);
+        assert_int_equal(buf_len(&got), BYTES);
+        assert_memory_equal(buf_data(&got), want, BYTES);
+        if (n % 10 == 5) {
+            d->ops->close(d);
+            assert_int_equal(disk_file_open(path, &d), BELAY_OK);
+        }
+    }
+    assert_int_equal(d->ops->remove(d, "a"), BELAY_OK);
+    assert_int_equal(d->ops->remove(d, "lock"), BELAY_OK);
+    d->ops->close(d);
+    assert_int_equal(rmdir(path), 0);
+    buf_done(&got);
+    free(want);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
@@ -383,6 +418,7 @@ int main(void)
         cmocka_unit_test(every_flipped_byte_is_refused_or_harmless),
         cmocka_unit_test(every_cut_or_missing_file_is_refused),
         cmocka_unit_test(a_directory_belongs_to_one_process),
+        cmocka_unit_test(a_file_is_its_data_and_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
