@@ -20,13 +20,20 @@
 #include <unistd.h>
 #include <uv.h>
 
-enum { LOOK_MS = 1000, STOP_POLL_MS = 10, COMPLAIN_MS = 10000 };
+enum {
+    LOOK_MS = 1000,
+    STOP_POLL_MS = 10,
+    COMPLAIN_MS = 10000,
+    BATCH_BYTES = 64 << 10,  /* enough for a write */
+    BATCH_WAIT_NS = 1000000, /* long enough waited for more */
+};
 
 struct host {
     struct host_config config;
     uv_loop_t *loop;
     uv_timer_t timer;
     uv_prepare_t prepare;
+    uv_idle_t idle; /* while it is active the loop does not sleep */
     struct order_raft *order;
     struct disk *disk;
     struct peers *peers;
@@ -37,6 +44,8 @@ struct host {
     uint64_t look_ms;                     /* when to look at the members again */
     uint64_t busy_ms;                     /* when something was last written */
     uint64_t stop_ms;                     /* stopping: no longer than that */
+    uint64_t due_ns;                      /* since when there is something to write */
+    size_t due;                           /* how much it was when it was last looked at */
     uv_work_t write_work, snapshot_work;
     struct journal_job *job;
     struct snapshot_task *task;
@@ -273,11 +282,36 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Before the loop sleeps: what was said is sent, and the timer knows when to wake it. */
+static void on_idle(uv_idle_t *i)
+{
+    (void)i;
+}
+
+/* A write costs the processor as much as twenty requests, whatever is in it. So as long as a
+ * look at the sockets brings more for it, another look comes first: who was answered after the
+ * last write asks again about now. */
+static void write_when_quiet(struct host *h)
+{
+    size_t due = journal_due(order_raft_journal(h->order));
+    if (due && !h->due)
+        h->due_ns = uv_hrtime();
+    if (due > h->due && due < BATCH_BYTES && uv_hrtime() - h->due_ns < BATCH_WAIT_NS) {
+        h->due = due;
+        (void)uv_idle_start(&h->idle, on_idle);
+        return;
+    }
+    h->due = 0;
+    (void)uv_idle_stop(&h->idle);
+    order_raft_write(h->order);
+}
+
+/* Before the loop sleeps: what was said is written and sent, and the timer knows when to wake
+ * it. */
 static void on_prepare(uv_prepare_t *p)
 {
     struct host *h = p->data;
     uint64_t now = uv_now(h->loop);
+    write_when_quiet(h);
     peers_flush(h->peers);
     uint64_t next = earlier(order_raft_next_ms(h->order), h->look_ms);
     if (h->busy_ms)
@@ -443,7 +477,8 @@ static enum belay_err open_order(struct host *h, struct order **ret_order)
                                    .priority = c->priority,
                                    .silence_ms = c->silence_ms,
                                    .segment_bytes = c->segment_bytes,
-                                   .snapshot_bytes = c->snapshot_bytes};
+                                   .snapshot_bytes = c->snapshot_bytes,
+                                   .host_writes = true};
     oc.election_ms = c->fast_failover ? HOST_FAST_ELECTION_MS : HOST_ELECTION_MS;
     oc.heartbeat_ms = c->fast_failover ? HOST_FAST_HEARTBEAT_MS : HOST_HEARTBEAT_MS;
     if (!plan(h, &oc))
@@ -481,6 +516,7 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
     h->groups = order_raft_groups(h->order);
     (void)uv_timer_init(h->loop, &h->timer);
     (void)uv_prepare_init(h->loop, &h->prepare);
+    (void)uv_idle_init(h->loop, &h->idle);
     h->timer.data = h->prepare.data = h;
     struct peers_config pc = {.loop = h->loop,
                               .listen = config->peer_listen,
@@ -533,11 +569,13 @@ bool host_stop(struct host *h)
         h->sealed = true;
     }
     order_raft_settle(h->order);
+    order_raft_write(h->order);
     if (h->job || h->task)
         return false;
     h->stopped = true;
     uv_close((uv_handle_t *)&h->timer, NULL);
     uv_close((uv_handle_t *)&h->prepare, NULL);
+    uv_close((uv_handle_t *)&h->idle, NULL);
     peers_stop(h->peers);
     return true;
 }

@@ -424,7 +424,7 @@ static void settle_replica(struct replica *r)
     read_settle(r);
 }
 
-static void take_job(struct order_raft *o)
+void order_raft_write(struct order_raft *o)
 {
     struct journal_job *job = journal_job_take(o->journal);
     if (job)
@@ -451,7 +451,8 @@ void order_raft_settle(struct order_raft *o)
     for (uint64_t to = 0; to < ORIGINS_MAX; to++)
         if (buf_len(&o->out[to]) > 0)
             send_frame(o, to);
-    take_job(o);
+    if (!o->config.host_writes)
+        order_raft_write(o);
 }
 
 void order_raft_written(struct order_raft *o, struct journal_job *job)

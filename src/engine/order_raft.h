@@ -82,6 +82,8 @@ struct order_raft_config {
     uint64_t silence_ms;                    /* 0: ORDER_SILENCE_MS */
     unsigned guards_off, canaries;
     uint8_t priority; /* 0..15, 15 never leads; until an operator says otherwise */
+    bool host_writes; /* when it thinks fit, with order_raft_write(); else order_raft_settle()
+                         does it at once */
 };
 
 /* Reads the disk and is ready to be given to engine_open(), which replays what is stored.
@@ -94,6 +96,7 @@ BELAY_MUST_CHECK enum belay_err order_raft_is_used(struct disk *disk, bool *ret_
 struct order_raft *order_raft_of(struct order *o);
 
 void order_raft_settle(struct order_raft *o);
+void order_raft_write(struct order_raft *o); /* what is due, unless a write is on its way */
 void order_raft_tick(struct order_raft *o);
 uint64_t order_raft_next_ms(const struct order_raft *o); /* absolute, of host->now_ms */
 void order_raft_written(struct order_raft *o, struct journal_job *job);
