@@ -61,15 +61,14 @@ TESTS := $(patsubst %.c,$(OUT)/%,$(wildcard tests/unit/test_*.c))
 MODEL := $(patsubst %.c,$(OUT)/%,$(wildcard tests/model/model_*.c))
 SIM   := $(OUT)/tests/sim/sim
 # Programs of the tests with real nodes.
-HISTORY := $(OUT)/tests/faults/history
-STEADY := $(OUT)/tests/faults/steady
+FAULTS := $(patsubst %.c,$(OUT)/%,$(wildcard tests/faults/*.c))
 FUZZ  := $(patsubst %.c,$(OUT)/%,$(wildcard tests/fuzz/fuzz_*.c))
 # What tests share: linked into every unit, model and fuzz test that needs it.
 SUPPORT := $(OUT)/libsupport.a
 SUPPORT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/support/*.c))
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard bench/bench_*.c))
 
-all: build/belay lib $(HISTORY) $(STEADY)
+all: build/belay lib $(FAULTS)
 
 build/belay: $(OUT)/belay
 	@cp -f $< $@.new && mv -f $@.new $@
@@ -125,10 +124,7 @@ $(TESTS): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 $(MODEL) $(BENCH): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-$(HISTORY): $(OUT)/tests/faults/history.o
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
-
-$(STEADY): $(OUT)/tests/faults/steady.o $(OUT)/libbelay.a
+$(FAULTS): $(OUT)/%: $(OUT)/%.o $(OUT)/libbelay.a
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
 
 $(SIM): $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/sim/*.c)) $(LIB)
