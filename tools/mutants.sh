@@ -70,6 +70,8 @@ mutant "who does not come back has timed out" $m/line.c 's/if \(w->away == AWAY_
 mutant "the end of a wait is not remembered" $m/line.c 's/if \(reason != REASON_CANCEL\)\s*receipt_settle\(m, &w->receipt, ev\);//'
 mutant "a replaced request is not answered for good" $m/request.c 's/receipt_settle\(m, &w->receipt, ev\);\s*wait_ask/if (w->receipt)\n        receipt_forget(m, w->receipt);\n    w->receipt = NULL;\n    wait_ask/'
 mutant "that a node is gone is lost in the snapshot" $m/snapshot.c 's/\*ret_away = \(enum away\)loader_bounded\(ld, AWAY_CUT\);/(void)loader_bounded(ld, AWAY_CUT);/'
+mutant "who is sent away is called off" $m/request.c 's/op->flags & OP_AWAY && w->receipt/false/'
+mutant "what was granted to somebody sent away is freed" $m/request.c 's/op->flags & OP_AWAY && op->request\.len/false/'
 mutant "the youngest receipt goes first" $m/receipt.c 's/receipt_forget\(m, oldest\(m\)\);/receipt_forget(m, r);/'
 
 # transactions: tests/unit/test_txn*.c and model_txn

@@ -320,20 +320,21 @@ void engine_submit(struct engine *e, struct op *op, struct ask *ask)
 }
 
 /* Orders the op that was prepared for it, if any, and frees it. */
-static void order_cancel(struct engine *e, struct buf *bytes)
+static void order_cancel(struct engine *e, struct buf *bytes, uint64_t flags)
 {
     if (buf_len(bytes)) {
         struct arena a = {0};
         struct op op;
         enum belay_err err = op_decode(buf_slice(bytes), &a, &op);
         BELAY_CHECK(err == BELAY_OK);
+        op.flags |= flags;
         order_op(e, &op);
         arena_done(&a);
     }
     buf_done(bytes);
 }
 
-void engine_cancel(struct engine *e, struct ask *ask)
+static void call_off(struct engine *e, struct ask *ask, uint64_t flags)
 {
     BELAY_CHECK(!e->delivering);
     struct slot *s = engine_slot(e, ask->id);
@@ -342,7 +343,22 @@ void engine_cancel(struct engine *e, struct ask *ask)
     struct buf bytes = s->cancel;
     s->cancel = (struct buf){0};
     ask_remove(e, s);
-    order_cancel(e, &bytes);
+    order_cancel(e, &bytes, flags);
+}
+
+void engine_cancel(struct engine *e, struct ask *ask)
+{
+    call_off(e, ask, 0);
+}
+
+void engine_leave(struct engine *e, struct ask *ask)
+{
+    call_off(e, ask, OP_AWAY);
+}
+
+bool engine_is_idle(const struct engine *e)
+{
+    return list_empty(&e->held) && (!e->order->ops->idle || e->order->ops->idle(e->order));
 }
 
 void engine_unavailable(struct engine *e, size_t shard, uint64_t asker, bool perhaps,
@@ -362,7 +378,7 @@ void engine_unavailable(struct engine *e, size_t shard, uint64_t asker, bool per
     ev->err = BELAY_ERR_UNAVAILABLE;
     ev->text = slice_str(text);
     engine_deliver(e, shard);
-    order_cancel(e, &cancel);
+    order_cancel(e, &cancel, OP_AWAY);
 }
 
 void engine_flush(struct engine *e)

@@ -58,6 +58,12 @@ void engine_submit(struct engine *e, struct op *op, struct ask *ask);
 /* The asker is gone: no answer will come. If it stands in a line it leaves it, and what was
  * granted to it meanwhile is freed. An ask that is not outstanding is left alone. */
 void engine_cancel(struct engine *e, struct ask *ask);
+/* The same, but it was told to ask another node: what has a request id keeps its place, or its
+ * grant, until it is asked for again (for a while: machine/receipt.h). */
+void engine_leave(struct engine *e, struct ask *ask);
+
+/* Nothing is on its way: whoever is not answered by now stands in a line. */
+bool engine_is_idle(const struct engine *e);
 
 /* End of a loop turn: what was submitted may now be written, sent, answered in one batch. */
 void engine_flush(struct engine *e);

@@ -50,7 +50,7 @@ struct host {
     struct journal_job *job;
     struct snapshot_task *task;
     pid_t child;
-    bool stored, started, stopping, sealed, stopped;
+    bool stored, started, stopping, retired, sealed, stopped;
 };
 
 struct order_raft *host_order(struct host *h)
@@ -551,19 +551,24 @@ void host_start(struct host *h)
 
 /* --- stop --- */
 
-bool host_stop(struct host *h)
+void host_retire(struct host *h)
 {
-    uint64_t now = uv_now(h->loop);
-    if (h->stopped)
-        return true;
     if (!h->stopping) {
         h->stopping = true;
-        h->stop_ms = now + HOST_STOP_MS;
+        h->stop_ms = uv_now(h->loop) + HOST_STOP_MS;
     }
-    if (!order_raft_retire(h->order) && now < h->stop_ms) {
-        order_raft_settle(h->order);
+    h->retired = order_raft_retire(h->order);
+    order_raft_settle(h->order);
+}
+
+bool host_stop(struct host *h)
+{
+    if (h->stopped)
+        return true;
+    host_retire(h);
+    bool done = h->retired && order_raft_idle(h->order);
+    if (!done && uv_now(h->loop) < h->stop_ms)
         return false;
-    }
     if (!h->sealed && !h->job) {
         order_raft_seal(h->order);
         h->sealed = true;

@@ -50,8 +50,11 @@ struct host_config {
 BELAY_MUST_CHECK enum belay_err host_open(const struct host_config *config, struct host **ret,
                                           struct order **ret_order);
 void host_start(struct host *h); /* after engine_open() */
-/* Hands over what this node leads and makes everything durable. Call it again until it says
- * true: then the handles are closing and the loop may end. */
+/* Begins to hand over what this node leads, each group when nothing of its own is on the way.
+ * Any number of times. */
+void host_retire(struct host *h);
+/* The same, and makes everything durable. Call it again until it says true: then the handles
+ * are closing and the loop may end. */
 bool host_stop(struct host *h);
 void host_close(struct host *h); /* after engine_close(); NULL is allowed */
 

@@ -25,6 +25,7 @@ struct order_ops {
      * it knows. NULL: it misses nothing. */
     uint64_t (*age)(const struct order *o, size_t shard, uint64_t *ret_now_ms);
     const char *(*not_ready)(const struct order *o);
+    bool (*idle)(const struct order *o); /* nothing of this node is on its way; NULL: never */
     void (*close)(struct order *o);
 };
 

@@ -657,6 +657,11 @@ static const char *raft_not_ready(const struct order *base)
     return NULL;
 }
 
+static bool raft_idle(const struct order *base)
+{
+    return order_raft_idle((const struct order_raft *)(const void *)base);
+}
+
 static const struct group_env group_env = {store_persist, group_send, apply_entry,
                                            group_changed, store_load, store_install,
                                            store_restore};
@@ -724,6 +729,7 @@ static const struct order_ops raft_ops = {.open = raft_open,
                                           .leads = raft_leads,
                                           .age = raft_age,
                                           .not_ready = raft_not_ready,
+                                          .idle = raft_idle,
                                           .close = raft_close};
 
 enum belay_err order_raft_open(const struct order_raft_config *config, struct order **ret_order)

@@ -589,7 +589,10 @@ static void cancel_in(struct machine *m, struct lock *l, const struct op *op,
         list_each (it, &l->more->waits) {
             struct wait *w = list_item(it, struct wait, in_lock);
             if (w->asker == op->target) {
-                wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
+                if (op->flags & OP_AWAY && w->receipt)
+                    wait_away(m, w);
+                else
+                    wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
                 return;
             }
         }
@@ -597,6 +600,8 @@ static void cancel_in(struct machine *m, struct lock *l, const struct op *op,
     list_each (it, &l->holds) {
         struct hold *h = list_item(it, struct hold, in_lock);
         if (h->asker == op->target) {
+            if (op->flags & OP_AWAY && op->request.len)
+                return; /* it was granted in that moment: it may be fetched */
             hold_end(m, h, EVENT_RELEASED, REASON_CANCEL, fx);
             receipt_cancel(m, op);
             return;

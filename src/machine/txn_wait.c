@@ -214,7 +214,10 @@ void parked_cancel(struct machine *m, const struct op *op)
     list_each (it, &s->parked) {
         struct parked *p = list_item(it, struct parked, in_session);
         if (p->asker == op->target) {
-            parked_remove(m, p);
+            if (op->flags & OP_AWAY && p->receipt)
+                parked_away(m, p);
+            else
+                parked_remove(m, p);
             return;
         }
     }

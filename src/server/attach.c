@@ -99,9 +99,9 @@ void attach_drop_all(struct conn *c)
                         .account = SLICE("default"),
                         .session = slice_of(one->id, one->len),
                         .target = c->target};
-        /* A node that stops ends nobody's session: it can be attached at another one, or here
-         * after the restart, before its TTL is over. */
-        if (!c->server->stopping)
+        /* A node that stops, or cannot serve, ends nobody's session: it can be attached at
+         * another one, or here after the restart, before its TTL is over. */
+        if (!c->server->stopping && !c->sent_away)
             engine_submit(c->server->engine, &op, NULL);
         free(one);
     }

@@ -85,7 +85,7 @@ void conn_close(struct conn *c)
     if (c->closed)
         return;
     c->closed = true;
-    request_cancel_all(c, false);
+    request_cancel_all(c);
     watch_close(c);
     attach_drop_all(c);
     list_remove(&c->dirty);
@@ -138,7 +138,7 @@ static void set_reading(struct conn *c, bool on)
  * still be read. */
 static void on_eof(struct conn *c, ssize_t why)
 {
-    request_cancel_all(c, false);
+    request_cancel_all(c);
     if (why != UV_EOF || c->lingering || (c->watch != NULL)) {
         conn_close(c);
         return;

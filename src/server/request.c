@@ -133,8 +133,10 @@ static void push_late(struct pending *p, const struct event *ev)
         at = &(*at)->next;
     *at = p->next;
     c->late_n--;
+    struct event told = *ev;
+    told.ticket = p->ticket; /* a failure does not know it */
     conn_use_out(c);
-    resp_write(&c->out, answer_push(ev, &c->server->reply_arena), c->resp);
+    resp_write(&c->out, answer_push(&told, &c->server->reply_arena), c->resp);
     pending_free(p);
 }
 
@@ -170,6 +172,9 @@ static void on_answer(struct ask *ask, const struct event *ev)
     bool stays = p->ask.stay && ev->kind == EVENT_QUEUED;
     arena_reset(&s->reply_arena);
     conn_dirty(c);
+    c->sent_away = ev->kind == EVENT_FAILED && ev->err == BELAY_ERR_UNAVAILABLE;
+    if (stays)
+        p->ticket = ev->ticket;
     if (p->parked && ev->kind == EVENT_GRANTED && c->handover_ns == 0)
         c->handover_ns = s->turn_ns;
     if (p->state == PENDING_LATE) {
@@ -224,33 +229,59 @@ void request_answer(struct pending *p, const struct reply *r)
     emit_ready(c);
 }
 
-void request_cancel_all(struct conn *c, bool tell)
+/* It asks no more: it is gone, or it was told to go elsewhere. */
+static void call_off(struct pending *p)
 {
-    struct server *s = c->server;
-    struct pending *p = c->head;
-    for (; p; p = p->next) {
+    const struct conn *c = p->conn;
+    struct engine *e = c->server->engine;
+    if (p->forget)
+        p->forget(p);
+    else if (c->sent_away || c->server->stopping)
+        engine_leave(e, &p->ask);
+    else
+        engine_cancel(e, &p->ask);
+}
+
+void request_cancel_all(struct conn *c)
+{
+    struct pending *p;
+    for (p = c->head; p; p = p->next) {
         if (p->state != PENDING_ASKED)
             continue;
-        if (p->forget)
-            p->forget(p);
-        else
-            engine_cancel(s->engine, &p->ask);
+        call_off(p);
         p->state = PENDING_ANSWERED;
-        if (!tell)
-            continue;
-        arena_reset(&s->reply_arena);
-        hold_back(
-            c, p,
-            reply_error(&s->reply_arena, BELAY_ERR_UNAVAILABLE, "the server is stopping"));
     }
     conn_use_out(c);
     emit_ready(c);
     while ((p = c->late) != NULL) {
         c->late = p->next;
-        engine_cancel(s->engine, &p->ask);
+        call_off(p);
         pending_free(p);
     }
     c->late_n = 0;
+}
+
+static const char stopping_text[] = "this node is stopping; ask another one";
+
+void request_dismiss_all(struct conn *c)
+{
+    struct server *s = c->server;
+    struct event stop = {
+        .kind = EVENT_FAILED, .err = BELAY_ERR_UNAVAILABLE, .text = SLICE(stopping_text)};
+    for (struct pending *p = c->head; p; p = p->next) {
+        if (p->state != PENDING_ASKED)
+            continue;
+        call_off(p);
+        arena_reset(&s->reply_arena);
+        hold_back(c, p, reply_error(&s->reply_arena, stop.err, "%s", stopping_text));
+    }
+    conn_use_out(c);
+    emit_ready(c);
+    while (c->late) {
+        call_off(c->late);
+        arena_reset(&s->reply_arena);
+        push_late(c->late, &stop);
+    }
 }
 
 /* --- requests --- */
@@ -305,6 +336,14 @@ static bool keeps_contract(struct conn *c, const struct call *call, bool close)
 
 static void submit(struct conn *c, struct call *call, bool close)
 {
+    struct server *s = c->server;
+    if (s->stopping) {
+        request_reply(
+            c, reply_error(&s->request_arena, BELAY_ERR_UNAVAILABLE, "%s", stopping_text),
+            close);
+        count(s, call->manner.command, OUTCOME_ERROR);
+        return;
+    }
     if (!keeps_contract(c, call, close))
         return;
     struct pending *p = pending_new(c, call->manner, close);
@@ -312,7 +351,7 @@ static void submit(struct conn *c, struct call *call, bool close)
     if (!prepare(c, call, p))
         return;
     enqueue(c, p);
-    engine_submit(c->server->engine, &call->op, &p->ask);
+    engine_submit(s->engine, &call->op, &p->ask);
     if (c->tail == p && p->state == PENDING_ASKED)
         p->parked = true; /* it has to wait; from now on its grant is a hand-over */
 }

@@ -74,16 +74,37 @@ static void close_all_handles(struct server *s)
     s->front = NULL;
 }
 
+/* Stopping: what is on its way is answered first, by whoever leads now; then those who wait are
+ * told to ask another node, and every connection is closed. */
+static void dismiss_when_idle(struct server *s)
+{
+    if (s->host)
+        host_retire(s->host);
+    if (s->dismissed || (!engine_is_idle(s->engine) && uv_now(&s->loop) < s->dismiss_at_ms))
+        return;
+    s->dismissed = true;
+    list_each_safe(it, &s->conns)
+    {
+        struct conn *c = list_item(it, struct conn, all);
+        request_dismiss_all(c);
+        watch_close(c);
+        conn_finish(c);
+    }
+    engine_flush(s->engine);
+}
+
 void server_flush(struct server *s)
 {
     engine_flush(s->engine);
+    if (s->stopping)
+        dismiss_when_idle(s);
     while (!list_empty(&s->dirty)) {
         struct conn *c = list_item(s->dirty.next, struct conn, dirty);
         list_remove(&c->dirty);
         conn_flush(c);
     }
     s->turn_ns = 0;
-    if (s->stopping && s->n_conns == 0 && (!s->host || host_stop(s->host)))
+    if (s->dismissed && s->n_conns == 0 && (!s->host || host_stop(s->host)))
         close_all_handles(s);
     else
         server_arm_timer(s);
@@ -179,14 +200,8 @@ static void on_signal(uv_signal_t *handle, int signum)
     log_info("server.stop", "signal=%d connections=%zu", signum, s->n_conns);
     s->stopping = true;
     s->stop_at_ms = uv_now(&s->loop) + SERVER_STOP_MS;
+    s->dismiss_at_ms = uv_now(&s->loop) + SERVER_DRAIN_MS;
     close_handle((uv_handle_t *)&s->listener);
-    list_each_safe(it, &s->conns)
-    {
-        struct conn *c = list_item(it, struct conn, all);
-        request_cancel_all(c, true);
-        watch_close(c);
-        conn_finish(c);
-    }
 }
 
 static size_t allowed_connections(size_t wanted)

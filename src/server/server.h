@@ -26,7 +26,8 @@ enum {
     CONN_SILENT_MS = 10 * 1000, /* never spoke: may be closed in favour of a new one */
     STREAM_HEARTBEAT_MS = 15 * 1000,
     SERVER_SHARDS_MAX = 64,
-    SERVER_STOP_MS = 3000, /* a graceful stop takes no longer */
+    SERVER_STOP_MS = 3000,  /* a graceful stop takes no longer */
+    SERVER_DRAIN_MS = 1000, /* what is on its way is waited for, before the others are told */
 };
 
 struct server_config {

@@ -57,8 +57,10 @@ struct server {
     struct list silent; /* never sent a byte, oldest first */
     size_t n_conns, max_conns, in_bytes;
     bool accept_waiting; /* libuv holds a connection for which there is no room */
-    bool stopping;
-    uint64_t stop_at_ms, armed_at_ms; /* of the engine timer; UINT64_MAX: not armed */
+    bool stopping;       /* no more requests are taken */
+    bool dismissed;      /* and whoever waits has been told */
+    uint64_t dismiss_at_ms, stop_at_ms,
+        armed_at_ms; /* of the engine timer; UINT64_MAX: not armed */
     uint64_t second_due_ms;
     uint64_t turn_ns; /* when the work of this turn began */
     struct pending *free_pendings;
@@ -87,10 +89,11 @@ struct pending {
     void (*forget)(struct pending *p); /* not the engine's: how to call it off */
     struct front_call *remote;         /* of forget(): what to call off */
     struct order_ask *wish;
-    uint8_t state; /* enum pending_state */
-    bool close;    /* HTTP: close the connection behind this reply */
-    bool bare;     /* HTTP: it answers HEAD, so its body stays here */
-    bool parked;   /* was not answered in the turn it was asked */
+    uint64_t ticket; /* late: its place, by which the client knows the push */
+    uint8_t state;   /* enum pending_state */
+    bool close;      /* HTTP: close the connection behind this reply */
+    bool bare;       /* HTTP: it answers HEAD, so its body stays here */
+    bool parked;     /* was not answered in the turn it was asked */
 };
 
 struct attached;
@@ -117,6 +120,7 @@ struct conn {
     uint8_t resp; /* version */
     bool writing, reading, paused, continued;
     bool bare;       /* the request that is being taken is HEAD */
+    bool sent_away;  /* its last answer was UNAVAILABLE: it goes to another node, perhaps */
     bool closing_in; /* no more requests are taken; close when all is written */
     bool doomed;     /* close at the end of the turn, whatever is unsent */
     bool unheard;    /* it is closed for what it sent, and may still be sending */
@@ -149,7 +153,9 @@ void request_reply(struct conn *c, const struct reply *r, bool close); /* in ord
 struct pending *request_defer(struct conn *c, const struct call *call, bool close,
                               void (*forget)(struct pending *p));
 void request_answer(struct pending *p, const struct reply *r); /* frees it */
-void request_cancel_all(struct conn *c, bool tell);            /* tell: that the server stops */
+void request_cancel_all(struct conn *c);                       /* the client is gone */
+void request_dismiss_all(
+    struct conn *c); /* this node stops: everybody is told to go elsewhere */
 void request_fail(struct conn *c, enum belay_err err, int http_status, const char *what);
 
 /* cluster.c */

@@ -376,6 +376,7 @@ static bool fill_called_off(struct opgen *g, struct op *op)
                       .ns = sent.ns,
                       .name = sent.name,
                       .target = s->asker,
+                      .flags = choice_one_in(g->c, 2) ? OP_AWAY : 0,
                       .request = sent.request};
     return true;
 }

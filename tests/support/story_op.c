@@ -86,7 +86,8 @@ static const struct {
     const char *word;
     uint64_t flag;
 } flag_words[] = {{"noblock", OP_NOBLOCK}, {"force", OP_FORCE}, {"want", OP_WANT_LOCK},
-                  {"anyone", OP_ANYONE},   {"fresh", OP_FRESH}, {"add", OP_ADD_TTL}};
+                  {"anyone", OP_ANYONE},   {"fresh", OP_FRESH}, {"add", OP_ADD_TTL},
+                  {"away", OP_AWAY}};
 enum { FLAG_WORDS = sizeof(flag_words) / sizeof(flag_words[0]) };
 
 static bool read_key(const char *word, const char *eq, struct arena *a, struct op *op)
@@ -177,7 +178,8 @@ static void read_word(const char *word, size_t *place, struct arena *a, struct o
     const char *eq = strchr(word, '=');
     if (eq && read_key(word, eq, a, op))
         return;
-    if (!(shape == SHAPE_LOCK && *place == 0) && read_plain(word, op))
+    bool named = shape == SHAPE_LOCK && *place == 0 && !op->session.len;
+    if (!named && read_plain(word, op))
         return;
     struct slice text = arena_copy(a, slice_str(word));
     bool statement = shape == SHAPE_TXN && *place > 0;

@@ -408,17 +408,33 @@ static void break_lock(struct twin *t, const struct t_space *s, const struct op 
     twin_answer(t, op, EVENT_BROKEN, fx)->count = n;
 }
 
+static void go_away(const struct twin *t, struct t_wait *w)
+{
+    if (!w->away && w->end <= t->now + RECEIPT_RETURN_MS) {
+        w->away = AWAY;
+    } else if (!w->away) {
+        w->away = AWAY_CUT;
+        w->end = t->now + RECEIPT_RETURN_MS;
+        twin_plan_look(t, w);
+    }
+}
+
 static void cancel(struct twin *t, const struct t_space *s, const struct op *op,
                    struct effects *fx)
 {
     const struct t_lock *l = s ? twin_lock(t, s, op->name) : NULL;
     for (size_t i = 0; l && i < t->n_waits; i++)
         if (t->waits[i]->lock == l && t->waits[i]->asker == op->target) {
-            twin_end_wait(t, t->waits[i], EVENT_LEFT, REASON_CANCEL, fx);
+            if (op->flags & OP_AWAY && twin_has_receipt(t, t->waits[i]))
+                go_away(t, t->waits[i]);
+            else
+                twin_end_wait(t, t->waits[i], EVENT_LEFT, REASON_CANCEL, fx);
             return;
         }
     for (size_t i = 0; l && i < t->n_holds; i++)
         if (t->holds[i]->lock == l && t->holds[i]->asker == op->target) {
+            if (op->flags & OP_AWAY && op->request.len)
+                return;
             twin_end_hold(t, t->holds[i], EVENT_RELEASED, REASON_CANCEL, fx);
             twin_forget(t, op->request);
             return;
@@ -445,13 +461,8 @@ static void cancel_runs(struct twin *t, uint64_t live, struct effects *fx)
             twin_end_wait(t, w, EVENT_LEFT, REASON_CANCEL, fx);
             continue;
         }
-        if (gone && !w->away && w->end <= t->now + RECEIPT_RETURN_MS) {
-            w->away = AWAY;
-        } else if (gone && !w->away) {
-            w->away = AWAY_CUT;
-            w->end = t->now + RECEIPT_RETURN_MS;
-            twin_plan_look(t, w);
-        }
+        if (gone)
+            go_away(t, w);
         i++;
     }
 }

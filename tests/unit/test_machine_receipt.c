@@ -162,6 +162,43 @@ static void a_client_that_goes_takes_its_receipt_along(void **state)
     });
 }
 
+/* Its node stops and has told it so: it keeps its place for as long as it takes to ask another
+ * node. Who has no id is called off. */
+static void who_is_sent_away_may_come_back(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        "   0 acquire db ann ttl=9000                     -> granted ann #1 9000ms",
+        "   0 acquire db bob ttl=50 wait=20000 request=r1 -> (queued bob ticket=2 place=1 20000ms)",
+        "   0 acquire db cy ttl=50 wait=20000             -> (queued cy ticket=3 place=2 20000ms)",
+        "   1 cancel db @2 away request=r1                -> -",
+        "   1 cancel db @3 away                           -> left cy cancel ticket=3 waited=1 @3",
+        "   2 release db #1                               -> (released ann #1 release), released n=1",
+        "   3 acquire db bob ttl=50 wait=20000 request=r1 -> refused bob replaced ticket=2 @2, (queued bob ticket=2 place=1 19997ms), granted bob #4 ticket=2 50ms waited=3",
+        /* granted in that very moment: it is fetched */
+        "   4 cancel db @7 away request=r1                -> -",
+        "   5 acquire db bob ttl=50 wait=20000 request=r1 -> granted bob #4 ticket=2 48ms waited=3",
+        "   6 acquire db di ttl=50                        -> refused di held",
+        "   6 cancel db @9 away                           -> (released bob #4 cancel)",
+        NULL,
+    });
+}
+
+static void a_parked_one_is_sent_away(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        "   0 session-open s1 ttl=90000 -> session-opened 90000ms in=s1",
+        "   0 txn s1 assert(exists(t,k,mine)) wait=20000 request=r1 -> -",
+        "   0 txn s1 assert(exists(t,k,mine)) wait=20000 -> -",
+        "   1 cancel session=s1 target=2 away request=r1 -> -",
+        "   1 cancel session=s1 target=3 away -> -",
+        "4999 txn s1 assert(exists(t,k,mine)) wait=20000 request=r1 -> refused replaced @2",
+        "6000 txn s1 anyway(set(t,k,1)) -> (transaction n=1 in=s1), transaction ok, transaction waited=6000 ok @6",
+        NULL,
+    });
+}
+
 /* Asker 72061992084439041 is the first of node 1 in its run 1; the node starts its run 2. */
 static void a_place_outlives_its_node_for_a_while(void **state)
 {
@@ -379,6 +416,8 @@ int main(void)
         cmocka_unit_test(how_a_wait_ended_is_remembered),
         cmocka_unit_test(an_upgrade_is_asked_for_again),
         cmocka_unit_test(a_client_that_goes_takes_its_receipt_along),
+        cmocka_unit_test(who_is_sent_away_may_come_back),
+        cmocka_unit_test(a_parked_one_is_sent_away),
         cmocka_unit_test(a_place_outlives_its_node_for_a_while),
         cmocka_unit_test(nothing_is_granted_to_who_is_away),
         cmocka_unit_test(a_transaction_is_done_once),
