@@ -47,7 +47,7 @@ void buf_put(struct buf *b, const void *data, size_t n)
 {
     if (n == 0 || !buf_reserve(b, n))
         return;
-    memcpy(b->mem + b->end, data, n);
+    (void)slice_put(b->mem + b->end, slice_of(data, n));
     b->end += n;
 }
 

@@ -138,7 +138,10 @@ static void ask_remove(struct engine *e, struct slot *s)
 {
     s->ask->id = 0;
     s->ask = NULL;
-    buf_done(&s->cancel);
+    if (s->cancel.cap <= CANCEL_KEEP_BYTES)
+        buf_clear(&s->cancel); /* for the next one in this slot */
+    else
+        buf_done(&s->cancel);
     buf_done(&s->then);
     s->next_free = e->first_free;
     e->first_free = (uint32_t)(s - e->slots);

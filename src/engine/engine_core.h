@@ -10,7 +10,13 @@
 
 /* The rest of a number is the order's: which node, which of its runs. */
 #define ASK_GENERATION_MASK ((UINT64_C(1) << (OP_RUN_SHIFT - ASK_SLOT_BITS)) - 1)
-enum { ASK_SLOT_BITS = 24, ASK_SLOTS_MAX = 1 << ASK_SLOT_BITS, TICK_PATIENCE_MS = 1000 };
+enum {
+    ASK_SLOT_BITS = 24,
+    ASK_SLOTS_MAX = 1 << ASK_SLOT_BITS,
+    CANCEL_KEEP_BYTES =
+        256, /* of an op that was prepared; a larger one gives its memory back */
+    TICK_PATIENCE_MS = 1000,
+};
 
 /* An outstanding ask. */
 struct slot {

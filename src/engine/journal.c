@@ -237,6 +237,7 @@ struct journal_job *journal_job_take(struct journal *j)
     plan_removal(j, job);
     const struct segment *last = &j->segments[j->n_segments - 1];
     uint64_t bytes = sector_up(buf_len(&job->batch) + buf_len(&j->pending));
+    (void)buf_reserve(&job->batch, bytes);
     if (j->at + bytes + JOURNAL_SECTOR > last->size) { /* room for the END stays free */
         restate(j, &job->batch);
         bytes = sector_up(buf_len(&job->batch) + buf_len(&j->pending));

@@ -121,6 +121,7 @@ struct order_raft {
     bool leaving;       /* this node is being removed from the cluster */
     bool must_not_lead; /* leaving, retired or of priority 15: it hands over at once */
     struct arena arena; /* of one call */
+    struct buf encoded; /* of one call: an op */
 };
 
 static inline uint64_t order_now(const struct order_raft *o)

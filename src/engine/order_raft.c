@@ -167,12 +167,15 @@ static void apply_entry(void *ctx, uint16_t shard, uint64_t index, struct slice 
 
 /* --- into the log --- */
 
+enum { HEAD_BYTES_MAX = 64 }; /* of an entry and of a record */
+
 static void propose(struct replica *r)
 {
     struct order_raft *o = r->o;
     if (buf_len(&r->proposal) == 0)
         return;
     struct buf entry = {0};
+    (void)buf_reserve(&entry, HEAD_BYTES_MAX + buf_len(&r->proposal));
     buf_put_byte(&entry, ENTRY_VERSION);
     varint_put(&entry, engine_stamp(o->engine, r->shard));
     buf_put_slice(&entry, buf_slice(&r->proposal));
@@ -191,7 +194,6 @@ static_assert(GROUP_ENTRY_BYTES_MAX > LIMIT_PROGRAM_BYTES + (LIMIT_BATCH_SESSION
 static void take_op(struct replica *r, uint64_t node, uint64_t run, uint64_t number,
                     struct slice op)
 {
-    enum { HEAD = 64 }; /* of the entry and of a record, at most */
     struct origin *origin = origin_get(r, node);
     if (run > origin->log_run) {
         origin->log_run = run;
@@ -200,7 +202,7 @@ static void take_op(struct replica *r, uint64_t node, uint64_t run, uint64_t num
     bool again = r->o->config.canaries & CANARY_TWICE && number <= origin->proposed;
     if (run < origin->log_run || (number != origin->proposed + 1 && !again))
         return; /* in the log already, or something before it got lost and comes again */
-    if (buf_len(&r->proposal) + op.len + (size_t)2 * HEAD > ORDER_BATCH_BYTES)
+    if (buf_len(&r->proposal) + op.len + (size_t)2 * HEAD_BYTES_MAX > ORDER_BATCH_BYTES)
         propose(r); /* what is there; a larger op is then an entry of its own */
     origin->proposed = number;
     varint_put(&r->proposal, node);
@@ -307,19 +309,17 @@ static void forwarded(struct replica *r, const struct wire *msg)
 
 static void add_pending(struct replica *r, const struct op *op, uint64_t give_up_ms)
 {
-    struct buf bytes = {0};
-    struct op plain = *op;
-    plain.now_ms = 0; /* the leader says when */
-    op_encode(&plain, &bytes);
-    BELAY_CHECK(!bytes.oom);
-    struct pending *p = mem_alloc(sizeof *p + buf_len(&bytes));
+    struct buf *bytes = &r->o->encoded;
+    buf_clear(bytes);
+    op_encode(op, bytes);
+    BELAY_CHECK(!bytes->oom);
+    struct pending *p = mem_alloc(sizeof *p + buf_len(bytes));
     char *copy = (char *)(p + 1);
-    memcpy(copy, buf_data(&bytes), buf_len(&bytes));
+    memcpy(copy, buf_data(bytes), buf_len(bytes));
     *p = (struct pending){.no = ++r->no,
                           .asker = op->asker,
                           .give_up_ms = give_up_ms,
-                          .op = slice_of(copy, buf_len(&bytes))};
-    buf_done(&bytes);
+                          .op = slice_of(copy, buf_len(bytes))};
     *r->end = p;
     r->end = &p->next;
     r->n_pending++;
@@ -593,8 +593,10 @@ static void raft_submit(struct order *base, size_t shard, struct op *op)
     struct replica *r = &o->replicas[shard];
     if (r->n_pending >= ORDER_PENDING_MAX)
         engine_unavailable(o->engine, shard, op->asker, false, "too many requests are waiting");
-    else
+    else {
+        op->now_ms = 0; /* the leader says when */
         add_pending(r, op, order_now(o) + ORDER_PATIENCE_MS + op->wait_ms);
+    }
 }
 
 static void raft_read(struct order *base, size_t shard, const struct op *op)
@@ -718,6 +720,7 @@ static void raft_close(struct order *base)
     ask_done(o);
     store_close(o);
     arena_done(&o->arena);
+    buf_done(&o->encoded);
     free(o->replicas);
     free(o);
 }

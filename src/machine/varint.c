@@ -1,19 +1,27 @@
 #include "machine/varint.h"
 
+enum { NUMBER_BYTES_MAX = 10 };
+
+static char *put_number(char *p, uint64_t v) /* the end */
+{
+    for (; v >= 0x80; v >>= 7)
+        *p++ = (char)(v | 0x80);
+    *p++ = (char)v;
+    return p;
+}
+
 void varint_put(struct buf *out, uint64_t v)
 {
-    char bytes[10];
-    size_t n = 0;
-    for (; v >= 0x80; v >>= 7)
-        bytes[n++] = (char)(v | 0x80);
-    bytes[n++] = (char)v;
-    buf_put(out, bytes, n);
+    if (buf_reserve(out, NUMBER_BYTES_MAX))
+        out->end = (size_t)(put_number(out->mem + out->end, v) - out->mem);
 }
 
 void varint_put_bytes(struct buf *out, struct slice s)
 {
-    varint_put(out, s.len);
-    buf_put_slice(out, s);
+    if (!buf_reserve(out, NUMBER_BYTES_MAX + s.len))
+        return;
+    char *p = put_number(out->mem + out->end, s.len);
+    out->end = (size_t)(slice_put(p, s) - out->mem);
 }
 
 uint8_t reader_byte(struct reader *r)
@@ -27,21 +35,20 @@ uint8_t reader_byte(struct reader *r)
     return b;
 }
 
-uint64_t reader_u64(struct reader *r)
+uint64_t reader_long(struct reader *r)
 {
     uint64_t v = 0;
-    for (unsigned shift = 0; shift < 70; shift += 7) {
-        uint8_t b = reader_byte(r);
-        if (r->bad)
-            return 0;
-        if (shift == 63 && b > 1)
+    for (size_t i = 0; !r->bad && i < r->left.len && i < NUMBER_BYTES_MAX; i++) {
+        uint8_t b = (uint8_t)r->left.data[i];
+        if (i == NUMBER_BYTES_MAX - 1 && b > 1)
             break; /* does not fit 64 bits */
-        v |= (uint64_t)(b & 0x7f) << shift;
-        if (b < 0x80) {
-            if (b == 0 && shift > 0)
-                break; /* a longer form than needed */
-            return v;
-        }
+        v |= (uint64_t)(b & 0x7f) << (7 * i);
+        if (b >= 0x80)
+            continue;
+        if (b == 0 && i > 0)
+            break; /* a longer form than needed */
+        r->left = slice_of(r->left.data + i + 1, r->left.len - i - 1);
+        return v;
     }
     r->bad = true;
     return 0;

@@ -19,6 +19,15 @@ struct reader {
 };
 
 uint8_t reader_byte(struct reader *r);
-uint64_t reader_u64(struct reader *r);       /* only the shortest form is accepted */
+uint64_t reader_long(struct reader *r);
 struct slice reader_bytes(struct reader *r); /* borrows */
+
+/* Only the shortest form is accepted. Most are one byte: no call. */
+static inline uint64_t reader_u64(struct reader *r)
+{
+    if (r->bad || r->left.len == 0 || (unsigned char)r->left.data[0] >= 0x80)
+        return reader_long(r);
+    r->left.len--;
+    return (unsigned char)*r->left.data++;
+}
 #endif

@@ -25,7 +25,7 @@
 
 #include <uv.h>
 
-enum { SERVER_SPARE_BUFFERS = 64, SERVER_SPARE_BYTES_MAX = 65536 };
+enum { SERVER_SPARE_BUFFERS = 512, SERVER_SPARE_BYTES_MAX = 8192 };
 
 struct host;
 struct front;
