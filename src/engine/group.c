@@ -293,6 +293,7 @@ void group_take_update(struct group *g, struct raft_update *u, struct slice snap
     if (u->flags & RAFT_UPDATE_MESSAGES)
         for (unsigned i = 0; i < u->messages.n; i++)
             post_message(g, &u->messages.batch[i]);
+    group_set_timeout(g);
     if (u->flags & RAFT_UPDATE_STATE) {
         if (raft_state(&g->raft) == RAFT_LEADER)
             g->term_start = last > g->applied ? last : g->applied;
@@ -317,63 +318,18 @@ void group_step(struct group *g, struct raft_event *event)
 
 /* --- time and disk --- */
 
-static uint64_t persist_vote(struct group *g, uint64_t term, uint64_t vote)
+uint64_t group_persist_vote(struct group *g, uint64_t term, uint64_t vote)
 {
     struct journal_record rec = {
         .kind = JOURNAL_VOTE, .shard = g->shard, .term = term, .index = vote};
     return g->env->persist(g->ctx, &rec);
 }
 
-static bool only_voter(const struct group_conf *conf, uint64_t id)
+bool group_only_voter(const struct group_conf *conf, uint64_t id)
 {
     struct group_conf copy = *conf;
     const struct group_server *self = group_conf_find(&copy, id);
     return self && self->voter && group_conf_voters(conf) == 1;
-}
-
-/* Alone, the core elects itself without a new term. But what it sent in this one before it died
- * or stepped down may be with others, and not on its own disk. */
-static void renew_term(struct group *g)
-{
-    struct group_conf conf;
-    conf_from_raft(&g->raft.configuration, &conf);
-    if (g->raft.state != RAFT_FOLLOWER || !only_voter(&conf, g->raft.id) ||
-        !group_guarded(g, GUARD_NEW_TERM))
-        return;
-    g->raft.current_term++;
-    g->raft.voted_for = g->raft.id;
-    g->vote_lsn = persist_vote(g, g->raft.current_term, g->raft.voted_for);
-}
-
-/* Who learns never stands for election, and so the core lets it believe in a dead leader for
- * ever, and refuse its vote when it has one already without knowing it. */
-static void forget_leader(struct group *g)
-{
-    if (g->raft.state == RAFT_FOLLOWER && raft_role(&g->raft) != RAFT_VOTER &&
-        group_guarded(g, GUARD_LEARNER_VOTES))
-        g->raft.follower_state.current_leader.id = 0;
-}
-
-void group_tick(struct group *g, uint64_t now_ms, unsigned slack_ms)
-{
-    uint64_t due = raft_timeout(&g->raft);
-    unsigned early = g->raft.state == RAFT_LEADER ? slack_ms : 0;
-    BELAY_CHECK(early < g->raft.heartbeat_timeout);
-    group_advance_clock(g, now_ms);
-    if (g->now_ms + early < due)
-        return;
-    renew_term(g);
-    forget_leader(g);
-    struct raft_event event = {.type = RAFT_TIMEOUT};
-    g->raft.heartbeat_timeout -= early;
-    group_step(g, &event);
-    g->raft.heartbeat_timeout += early;
-    group_apply_committed(g);
-}
-
-uint64_t group_next_ms(const struct group *g)
-{
-    return raft_timeout(&g->raft);
 }
 
 static void installed(struct group *g)
@@ -631,7 +587,7 @@ static bool start_alone(const struct group *g, const struct group_state *state)
         if (e->type == RAFT_CHANGE && group_conf_decode(e->data, &conf) != BELAY_OK)
             return false;
     }
-    return only_voter(&conf, g->raft.id) && group_guarded(g, GUARD_NEW_TERM);
+    return group_only_voter(&conf, g->raft.id) && group_guarded(g, GUARD_NEW_TERM);
 }
 
 static void start(struct group *g, const struct group_state *state)
@@ -663,7 +619,7 @@ static void start(struct group *g, const struct group_state *state)
     if (start_alone(g, state)) {
         event.start.term++;
         event.start.voted_for = g->raft.id;
-        g->vote_lsn = persist_vote(g, event.start.term, event.start.voted_for);
+        g->vote_lsn = group_persist_vote(g, event.start.term, event.start.voted_for);
     }
     g->applied = state->snapshot.index;
     group_step(g, &event);

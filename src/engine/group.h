@@ -41,6 +41,7 @@ enum group_guard {
     GUARD_PRE_VOTE_TERM = 256,  /* who refuses a pre-vote says in which term he is */
     GUARD_LEARNER_VOTES = 1024, /* who does not know yet that he votes is asked all the same */
     GUARD_STALE_REJECT = 2048,  /* a refusal of what has been stored since is an old one */
+    GUARD_SILENT_LEADER = 4096, /* a leader not heard for long keeps nobody from standing */
 };
 
 struct group_server {
@@ -107,6 +108,10 @@ void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms);
  * now, and the next one as long after it as always. */
 void group_tick(struct group *g, uint64_t now_ms, unsigned slack_ms);
 uint64_t group_next_ms(const struct group *g); /* absolute */
+/* How many should stand for election before this node: it waits a little longer for each. */
+void group_set_rank(struct group *g, size_t rank);
+/* The leader is probably gone: stand when it is this node's turn, if it is not heard before. */
+void group_suspect(struct group *g, uint64_t now_ms);
 void group_durable(struct group *g, uint64_t lsn,
                    uint64_t now_ms); /* the journal got that far */
 

@@ -1,5 +1,4 @@
-/* group_core.h - the inside of a group: for group.c and group_recv.c, the two files that know
- * libraft.
+/* group_core.h - the inside of a group: for the files group*.c, which know libraft.
  *
  * Built for 0.22.1, whose raft_step() has no written contract about memory; this is what its
  * source does, and what these files rely on:
@@ -54,6 +53,8 @@ struct group {
     bool making;                         /* a snapshot of our own */
     uint64_t term_start;                 /* leader: last index when the term began */
     struct told told[GROUP_SERVERS_MAX]; /* by place in the configuration */
+    size_t rank;                         /* so many should stand before this node */
+    unsigned timeout;                    /* of its next election, as it follows from that */
     uint64_t now_ms;
 };
 
@@ -74,5 +75,8 @@ void group_step(struct group *g, struct raft_event *event);
 void group_take_update(struct group *g, struct raft_update *u, struct slice snapshot);
 /* Applies what is committed and here; after every step, and never from inside one. */
 void group_apply_committed(struct group *g);
+uint64_t group_persist_vote(struct group *g, uint64_t term, uint64_t vote);
+bool group_only_voter(const struct group_conf *conf, uint64_t id);
+void group_set_timeout(struct group *g); /* after a step: when to stand, if it drew anew */
 void group_conf_to_raft(const struct group_conf *conf, struct raft_configuration *c);
 #endif

@@ -143,6 +143,16 @@ static struct raft_server *lend_vote(struct group *g, const struct wire *w)
     return NULL;
 }
 
+/* Who has not heard its leader for as long as an election takes at least lets others stand. The
+ * core would wait for its own time-out, which is random and up to twice as long. */
+static void doubt_leader(struct group *g, const struct wire *w)
+{
+    if (w->type == WIRE_VOTE && g->raft.state == RAFT_FOLLOWER &&
+        g->now_ms - g->raft.election_timer_start >= g->raft.election_timeout &&
+        group_guarded(g, GUARD_SILENT_LEADER))
+        g->raft.follower_state.current_leader.id = 0;
+}
+
 static bool stale_reject(const struct group *g, const struct wire *w)
 {
     uint64_t match;
@@ -195,6 +205,7 @@ static void receive_small(struct group *g, const struct wire *w)
     struct raft_event event = {.type = RAFT_RECEIVE};
     event.receive.message = &m;
     struct raft_server *lent = lend_vote(g, w);
+    doubt_leader(g, w);
     group_step(g, &event);
     if (lent)
         lent->role = RAFT_STANDBY;

@@ -155,6 +155,13 @@ static void on_frame(void *ctx, uint64_t node, struct slice frame)
         order_raft_receive(h->order, node, frame);
 }
 
+static void on_lost(void *ctx, uint64_t node)
+{
+    struct host *h = ctx;
+    if (h->started && !h->stopped)
+        order_raft_peer_lost(h->order, node);
+}
+
 static void on_up(void *ctx, uint64_t node)
 {
     struct host *h = ctx;
@@ -524,6 +531,7 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
                               .ctx = h,
                               .frame = on_frame,
                               .up = on_up,
+                              .lost = on_lost,
                               .accept = may_speak};
     pc.self = (struct peer_hello){.cluster = h->cluster,
                                   .node = h->id,

@@ -35,9 +35,8 @@ uint8_t order_raft_priority(const struct order_raft *o, uint64_t id)
     member_of(o, id, &m);
     if (m.priority != MEMBER_PRIORITY_UNSET)
         return m.priority;
-    if (is_self(o, id))
-        return o->config.priority;
-    return id < ORIGINS_MAX ? o->standings[id].priority : 0;
+    bool has_said = id < ORIGINS_MAX && o->standings[id].run != 0;
+    return !is_self(o, id) && has_said ? o->standings[id].priority : o->config.priority;
 }
 
 uint64_t order_raft_applied(const struct order_raft *o, uint64_t id)
@@ -75,10 +74,14 @@ static bool is_still_in(const struct order_raft *o, uint64_t id)
     return false;
 }
 
+/* It was heard a moment ago, and has said how it stands. */
 static bool is_up(const struct order_raft *o, uint64_t id)
 {
-    return is_self(o, id) || (id < ORIGINS_MAX && o->standings[id].heard_ms != 0 &&
-                              order_now(o) - o->standings[id].heard_ms < o->config.election_ms);
+    if (is_self(o, id))
+        return true;
+    const struct standing *s = id < ORIGINS_MAX ? &o->standings[id] : NULL;
+    return s && s->run != 0 && s->heard_ms != 0 &&
+           order_now(o) - s->heard_ms < o->config.election_ms;
 }
 
 static bool is_near(const struct replica *r, uint64_t id)
@@ -88,13 +91,10 @@ static bool is_near(const struct replica *r, uint64_t id)
                                  match + NEAR_ENTRIES >= group_commit(r->group));
 }
 
-/* Nobody is asked to lead before it has said how it stands. */
 static bool is_going(const struct order_raft *o, uint64_t id, const struct member *m)
 {
-    if (is_self(o, id))
-        return m->leaving || o->retired;
-    return m->leaving || id >= ORIGINS_MAX || o->standings[id].run == 0 ||
-           o->standings[id].retiring;
+    bool stops = is_self(o, id) ? o->retired : id < ORIGINS_MAX && o->standings[id].retiring;
+    return m->leaving || stops;
 }
 
 static struct steer_node node_of(const struct replica *r, const struct group_server *s,
@@ -133,6 +133,31 @@ static size_t survey(const struct replica *r, struct steer_node nodes[NODES_MAX]
             nodes[n++] = node_of(r, &r->o->members.servers[i], false);
     BELAY_CHECK(n <= NODES_MAX);
     return n;
+}
+
+/* --- what a node does when a leader is gone --- */
+
+/* Those who should lead stand first. */
+void lead_rank(struct replica *r)
+{
+    uint64_t leader = group_leader(r->group);
+    struct steer_node nodes[NODES_MAX];
+    size_t n = survey(r, nodes);
+    for (size_t i = 0; i < n; i++)
+        nodes[i].up = nodes[i].id != leader;
+    if (leader != r->o->config.node)
+        group_set_rank(r->group, steer_rank(nodes, n, r->shard, r->o->config.node));
+}
+
+void order_raft_peer_lost(struct order_raft *o, uint64_t node)
+{
+    if (node < ORIGINS_MAX)
+        o->standings[node].heard_ms = 0;
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        struct replica *r = &o->replicas[i];
+        if (group_leader(r->group) == node)
+            group_suspect(r->group, order_now(o));
+    }
 }
 
 /* --- what the leader of a group does --- */

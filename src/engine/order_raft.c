@@ -367,6 +367,8 @@ static void group_changed(void *ctx, uint16_t shard)
         return;
     r->sent_term = group_term(r->group);
     r->sent_leader = leader;
+    if (leader)
+        lead_rank(r);
     r->leads = false; /* until everything from before is applied */
     buf_clear(&r->early);
     r->unsent = r->first;
@@ -695,6 +697,8 @@ static void raft_open(struct order *base, struct engine *e)
     o->opened = true;
     o->steer_ms = order_now(o) + ORDER_STEER_MS;
     lead_follow(o);
+    for (size_t i = 0; i < base->n_shards; i++)
+        lead_rank(&o->replicas[i]);
     order_raft_settle(o);
 }
 

@@ -102,6 +102,9 @@ uint64_t order_raft_next_ms(const struct order_raft *o); /* absolute, of host->n
 void order_raft_written(struct order_raft *o, struct journal_job *job);
 /* A frame from `node`, which the transport knows to be that one. Nonsense is dropped. */
 void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame);
+/* Its connection has broken: whatever it led needs another leader soon, if it does not come
+ * back at once. */
+void order_raft_peer_lost(struct order_raft *o, uint64_t node);
 void order_raft_peer_up(struct order_raft *o, uint64_t node); /* what was sent may be lost */
 
 bool order_raft_snapshot_write(struct snapshot_task *task); /* blocks; any thread or process */

@@ -312,6 +312,19 @@ static void close_inlet(struct inlet *in)
         uv_close((uv_handle_t *)&in->tcp, on_inlet_closed);
 }
 
+/* Unless it has come again already. */
+static void tell_lost(const struct inlet *lost)
+{
+    struct peers *p = lost->p;
+    list_each (it, &p->inlets) {
+        const struct inlet *in = list_item(it, struct inlet, all);
+        if (in != lost && in->node == lost->node)
+            return;
+    }
+    if (lost->node && p->config.lost && !p->stopping)
+        p->config.lost(p->config.ctx, lost->node);
+}
+
 static bool take_hello(struct inlet *in, struct slice frame)
 {
     struct peer_hello hello;
@@ -361,10 +374,12 @@ static void on_inlet_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
     /* A first frame larger than a hello can be is nobody's. */
     bool stranger =
         in->node == 0 && buf_len(&in->in) > (size_t)4 * PEER_TEXT_MAX && n == READ_BYTES;
-    if (n < 0 || in->in.oom || stranger || !take_frames(in))
+    if (n < 0 || in->in.oom || stranger || !take_frames(in)) {
         close_inlet(in);
-    else
+        tell_lost(in);
+    } else {
         buf_shrink(&in->in);
+    }
 }
 
 static void on_peer(uv_stream_t *listener, int status)

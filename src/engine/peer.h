@@ -44,7 +44,8 @@ struct peers_config {
     bool insecure;      /* may listen and connect beyond loopback */
     void *ctx;
     void (*frame)(void *ctx, uint64_t node, struct slice frame);
-    void (*up)(void *ctx, uint64_t node); /* a fresh connection to it */
+    void (*up)(void *ctx, uint64_t node);   /* a fresh connection to it */
+    void (*lost)(void *ctx, uint64_t node); /* its connection to us has ended; or NULL */
     /* May this node speak to us? */
     bool (*accept)(void *ctx, const struct peer_hello *hello);
 };

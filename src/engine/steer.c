@@ -2,10 +2,15 @@
 
 #include "engine/member.h"
 
+static bool can_stand(const struct steer_node *node)
+{
+    return node->member && node->voter && node->up && !node->going &&
+           node->priority < MEMBER_PRIORITY_NEVER;
+}
+
 static bool can_lead(const struct steer_node *node)
 {
-    return node->member && node->voter && node->up && node->near && !node->going &&
-           node->priority < MEMBER_PRIORITY_NEVER;
+    return can_stand(node) && node->near;
 }
 
 uint64_t steer_leader(const struct steer_node *nodes, size_t n, size_t group)
@@ -28,6 +33,28 @@ uint64_t steer_leader(const struct steer_node *nodes, size_t n, size_t group)
             return nodes[i].id;
     }
     return 0;
+}
+
+size_t steer_rank(const struct steer_node *nodes, size_t n, size_t group, uint64_t self)
+{
+    size_t first = 0;  /* with a lower priority number */
+    size_t peers = 0;  /* with the same one */
+    size_t before = 0; /* of those, with a smaller id */
+    const struct steer_node *own = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (nodes[i].id == self && can_stand(&nodes[i]))
+            own = &nodes[i];
+    if (!own)
+        return n;
+    for (size_t i = 0; i < n; i++) {
+        if (!can_stand(&nodes[i]))
+            continue;
+        bool peer = nodes[i].priority == own->priority;
+        first += nodes[i].priority < own->priority;
+        peers += peer;
+        before += peer && nodes[i].id < self;
+    }
+    return first + (before + peers - group % peers) % peers;
 }
 
 /* Without this voter, is there still a majority that answers? */

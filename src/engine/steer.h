@@ -24,6 +24,11 @@ struct steer_node {
  * priority number take the groups in turn, in the order of their ids. 0: nobody can. */
 uint64_t steer_leader(const struct steer_node *nodes, size_t n, size_t group);
 
+/* The leader is gone: how many should stand for election before `self` does? Those with a lower
+ * priority number, and of the same number those whose turn comes first. Who must not lead
+ * stands last. */
+size_t steer_rank(const struct steer_node *nodes, size_t n, size_t group, uint64_t self);
+
 /* The next change of the members of a group that `self` leads. Who must go goes first, as soon
  * as a majority of those who stay is up; who is new learns, and votes when it is near. A leader
  * does not remove itself: it hands over first. */

@@ -84,13 +84,16 @@ class Nodes:
     def resp(self, i, version=2):
         return Resp(self.ports[i], version)
 
-    def home(self):
-        """The group that has the namespace "default"."""
+    def shard_of(self, ns):
+        """The group that has this namespace."""
         shards = 16 if self.first > 1 else 1
         if "--shards" in self.args:
             shards = int(self.args[self.args.index("--shards") + 1])
-        place = int.from_bytes(hashlib.sha256(b"default\0default").digest()[:4], "big")
+        place = int.from_bytes(hashlib.sha256(b"default\0" + ns.encode()).digest()[:4], "big")
         return 0 if shards == 1 else 1 + (place * shards >> 32)
+
+    def home(self):
+        return self.shard_of("default")
 
     def leader(self, among=None):
         """Index of the node whose log says last that it leads the locks of these tests."""

@@ -289,9 +289,11 @@ static void nodes_lead_in_turn(void **state)
 {
     (void)state;
     struct world *w = begin(3);
-    run(w, 5000);
+    run(w, 2 * ELECTION_MS); /* from the start: who should lead stands first */
     all_see(w, "1 2 3 1", "1 2 3");
     stop(w, 1);
+    run(w, 2 * ELECTION_MS);
+    all_see(w, "2 2 3 3", "1 2 3");
     run(w, 5000);
     all_see(w, "2 3 2 3", "1 2 3");
     start(w, 1);
@@ -489,6 +491,27 @@ static void a_node_that_stops_leads_nothing_any_more(void **state)
     end(w);
 }
 
+/* Its process is gone, and the others see its connections end: nobody waits for a time-out. And
+ * those stand that should lead then. */
+static void a_broken_connection_is_believed_if_others_see_it_too(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 5000);
+    uint64_t term = group_term(order_raft_group(raft(&w->nodes[1]), 0));
+    order_raft_peer_lost(raft(&w->nodes[2]), 1); /* that was only the network */
+    assert_string_equal(leaders(w, 2), "0 2 3 0");
+    run(w, 2 * HEARTBEAT_MS);
+    all_see(w, "1 2 3 1", "1 2 3");
+    assert_int_equal(group_term(order_raft_group(raft(&w->nodes[1]), 0)), term);
+    stop(w, 1);
+    for (uint64_t id = 2; id <= 3; id++)
+        order_raft_peer_lost(raft(&w->nodes[id]), 1);
+    run(w, ELECTION_MS / 10);
+    all_see(w, "2 2 3 3", "1 2 3");
+    end(w);
+}
+
 /* Whatever the number of groups: a heartbeat, its answer, and what every node says of itself.
  */
 static void an_idle_cluster_says_little(void **state)
@@ -518,6 +541,7 @@ int main(void)
         cmocka_unit_test(a_wish_is_not_granted_before_a_majority_has_it),
         cmocka_unit_test(no_number_is_given_twice),
         cmocka_unit_test(a_node_that_stops_leads_nothing_any_more),
+        cmocka_unit_test(a_broken_connection_is_believed_if_others_see_it_too),
         cmocka_unit_test(an_idle_cluster_says_little),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,6 +83,36 @@ static void groups_are_spread_over_the_best(void **state)
     }
 }
 
+/* In which order the nodes 1 to 4 stand for groups 0, 1 and 2; 9: last. */
+static void who_should_lead_stands_first(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *nodes, *ranks;
+    } rows[] = {
+        {"in turn", "1 2 3 4", "0123 3012 2301"},
+        {"without the one that is gone", "1! 2 3 4", "9012 9201 9120"},
+        {"whether they are near or not: nobody knows", "1? 2 3? 4!", "0129 2019 1209"},
+        {"the lowest number first", "1 2/3 3 4/15", "1029 2019 1029"},
+        {"who goes, learns or is not in stands last", "1- 2l 3+ 4", "9990 9990 9990"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct steer_node nodes[NODES_MAX];
+        size_t n = nodes_of(rows[i].nodes, nodes);
+        char got[64] = "";
+        for (size_t group = 0; group < 3; group++) {
+            strcat(got, group ? " " : "");
+            for (uint64_t id = 1; id <= 4; id++) {
+                size_t rank = steer_rank(nodes, n, group, id);
+                snprintf(got + strlen(got), sizeof got - strlen(got), "%d",
+                         rank >= n ? 9 : (int)rank);
+            }
+        }
+        if (strcmp(got, rows[i].ranks) != 0)
+            fail_msg("%s: %s, not %s", rows[i].what, got, rows[i].ranks);
+    }
+}
+
 /* Node 1 leads. */
 static void members_follow_one_step_at_a_time(void **state)
 {
@@ -174,6 +204,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_are_spread_over_the_best),
+        cmocka_unit_test(who_should_lead_stands_first),
         cmocka_unit_test(members_follow_one_step_at_a_time),
         cmocka_unit_test(a_member_is_a_text_and_back),
         cmocka_unit_test(a_member_with_a_strange_name_is_refused),
