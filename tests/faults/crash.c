@@ -43,7 +43,6 @@ static const struct call {
 enum { N_CALLS = sizeof calls / sizeof calls[0] };
 
 static pid_t program;
-static volatile sig_atomic_t asked_to_stop;
 
 static void die(const char *what)
 {
@@ -109,9 +108,12 @@ static const char *name_of(pid_t pid)
     return info.seccomp.nr == SYS_openat ? "openat" : "?";
 }
 
+/* Passed on from here: the program may rest, and then there is nothing to wait for. */
 static void on_term(int sig)
 {
-    asked_to_stop = sig;
+    int saved = errno;
+    (void)kill(program, sig);
+    errno = saved;
 }
 
 /* All of it at once, as when the power goes: EXITKILL ends what is traced with us. */
@@ -130,11 +132,8 @@ static bool next(const char *report, unsigned long point, unsigned long *count, 
     static const char *name;
     static pid_t behind; /* in the call behind which it is killed */
     pid_t pid = waitpid(-1, status, __WALL);
-    if (pid < 0) {
-        if (errno == EINTR && asked_to_stop)
-            (void)kill(program, SIGTERM);
+    if (pid < 0)
         return errno == EINTR;
-    }
     if (!WIFSTOPPED(*status))
         return pid != program;
     int sig = WSTOPSIG(*status);
@@ -166,8 +165,8 @@ int main(int argc, char **argv)
     unsigned long count = 0;
     int status = 0;
     struct sigaction action = {.sa_handler = on_term};
-    (void)sigaction(SIGTERM, &action, NULL);
     start(argv + 3);
+    (void)sigaction(SIGTERM, &action, NULL);
     while (next(argv[1], point, &count, &status))
         continue;
     FILE *f = fopen(argv[1], "w");
