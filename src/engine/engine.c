@@ -248,6 +248,7 @@ void engine_adopt(struct engine *e, size_t shard, struct machine *m)
     machine_close(e->shards[shard].machine);
     e->shards[shard].machine = m;
     engine_lead(e, shard, 0);
+    feed_gap(e->feed); /* what happened in between is not known here */
 }
 
 uint64_t engine_hash(const struct engine *e, size_t shard)

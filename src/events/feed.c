@@ -22,7 +22,8 @@ struct slot {
 struct feed {
     struct slot *slots;
     size_t cap;
-    uint64_t next; /* number of the next event; the oldest kept is next - cap, or 1 */
+    uint64_t next;  /* number of the next event */
+    uint64_t first; /* what is before it is gone; so is what is before next - cap */
     struct list watchers;
     struct event shown; /* what feed_get() gave out last */
 };
@@ -33,7 +34,7 @@ struct feed *feed_open(size_t cap)
     struct feed *f = mem_zalloc(sizeof *f);
     f->slots = mem_zalloc(cap * sizeof *f->slots);
     f->cap = cap;
-    f->next = 1;
+    f->next = f->first = 1;
     list_init(&f->watchers);
     return f;
 }
@@ -47,6 +48,15 @@ void feed_close(struct feed *f)
     list_each_safe(it, &f->watchers) list_remove(it);
     free(f->slots);
     free(f);
+}
+
+static void wake(struct feed *f, const struct event *ev)
+{
+    list_each_safe(it, &f->watchers)
+    {
+        struct watcher *w = list_item(it, struct watcher, node);
+        w->wake(w, ev);
+    }
 }
 
 uint64_t feed_append(struct feed *f, const struct event *ev)
@@ -82,12 +92,14 @@ uint64_t feed_append(struct feed *f, const struct event *ev)
     at = slice_put(at, ev->owner);
     (void)slice_put(at, ev->session);
     uint64_t seq = f->next++;
-    list_each_safe(it, &f->watchers)
-    {
-        struct watcher *w = list_item(it, struct watcher, node);
-        w->wake(w, ev);
-    }
+    wake(f, ev);
     return seq;
+}
+
+void feed_gap(struct feed *f)
+{
+    f->first = ++f->next; /* a number that stands for what is missing */
+    wake(f, NULL);
 }
 
 static struct slice show(const char **at, size_t len)
@@ -100,7 +112,7 @@ static struct slice show(const char **at, size_t len)
 enum belay_err feed_get(struct feed *f, uint64_t seq, const struct event **ret_ev)
 {
     BELAY_CHECK(seq < f->next);
-    if (seq == 0 || f->next - seq > f->cap)
+    if (seq < f->first || f->next - seq > f->cap)
         return BELAY_ERR_GONE;
     const struct kept *k = f->slots[seq % f->cap].kept;
     f->shown = (struct event){.kind = (enum event_kind)k->kind,

@@ -15,8 +15,9 @@
 struct feed; /* fields live in feed.c */
 
 /* Somebody who wants to hear that there is news. `wake` is called on each append with the event
- * as it happened (borrowed); it must not change the feed. One that needs the history reads it
- * with feed_get() when it is ready to (back-pressure is the watcher's). */
+ * as it happened (borrowed), or NULL when something is missing; it must not change the feed.
+ * One that needs the history reads it with feed_get() when it is ready to (back-pressure is the
+ * watcher's). */
 struct watcher {
     struct list node; /* list_init() it first */
     void (*wake)(struct watcher *w, const struct event *ev);
@@ -26,6 +27,9 @@ struct feed *feed_open(size_t cap); /* cap > 0; never NULL */
 void feed_close(struct feed *f);    /* NULL is allowed */
 
 uint64_t feed_append(struct feed *f, const struct event *ev); /* copies; returns its number */
+/* The state was replaced: what comes does not follow what is here. Every number up to here is
+ * gone, also for those who have read everything. */
+void feed_gap(struct feed *f);
 /* Borrows event `seq`, valid until the next call of feed_get() or feed_append(): who, what,
  * where and when, without bodies and rows. seq < feed_next(). BELAY_ERR_GONE: dropped already,
  * the watcher must read a full state first. */

@@ -159,6 +159,8 @@ void server_accept_more(struct server *s)
 static void count_news(struct watcher *w, const struct event *ev)
 {
     struct server *s = list_item(w, struct server, counter);
+    if (!ev)
+        return; /* something is missing: nothing to count */
     s->metrics.news[ev->kind]++;
     if (ev->session.len)
         attach_news(s, ev);

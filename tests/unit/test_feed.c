@@ -124,6 +124,27 @@ static void watchers_are_woken_by_each_event(void **state)
     feed_close(NULL);
 }
 
+static void after_a_gap_everybody_is_told(void **state)
+{
+    (void)state;
+    struct feed *f = feed_open(8);
+    struct counter a = {.watcher.wake = on_wake};
+    const struct event *got = NULL;
+    list_init(&a.watcher.node);
+    feed_watch(f, &a.watcher);
+    append(f, "one");
+    uint64_t read_all = feed_next(f);
+    feed_gap(f);
+    assert_int_equal(a.woken, 2);
+    assert_int_equal(feed_get(f, 1, &got), BELAY_ERR_GONE);
+    assert_true(read_all < feed_next(f)); /* there is something to read, and it says so */
+    assert_int_equal(feed_get(f, read_all, &got), BELAY_ERR_GONE);
+    uint64_t seq = append(f, "two");
+    assert_int_equal(feed_get(f, seq, &got), BELAY_OK);
+    assert_true(slice_eq(got->name, SLICE("two")));
+    feed_close(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +153,7 @@ int main(void)
         cmocka_unit_test(an_event_is_a_copy),
         cmocka_unit_test(a_slot_grows_and_is_used_again),
         cmocka_unit_test(watchers_are_woken_by_each_event),
+        cmocka_unit_test(after_a_gap_everybody_is_told),
     };
     return cmocka_run_group_tests_name("feed", tests, NULL, NULL);
 }
