@@ -271,11 +271,11 @@ static void read_stale(struct engine *e, size_t shard, struct op *op)
     engine_deliver(e, shard);
 }
 
-static void order_op(struct engine *e, struct op *op)
+static size_t order_op(struct engine *e, struct op *op)
 {
     size_t shard = post_route(e, op);
     if (post_enrol(e, shard, op))
-        return;
+        return shard;
     op->now_ms = engine_stamp(e, shard);
     if (op->flags & OP_STALE)
         read_stale(e, shard, op);
@@ -283,6 +283,7 @@ static void order_op(struct engine *e, struct op *op)
         e->order->ops->read(e->order, shard, op);
     else
         e->order->ops->submit(e->order, shard, op);
+    return shard;
 }
 
 #ifdef BELAY_SLOW_CHECKS
@@ -294,7 +295,8 @@ static bool is_valid(const struct op *op)
 #endif
 
 /* The client may go before its turn comes: keep what finds its place in the line again. */
-static void prepare_cancel(struct engine *e, const struct ask *ask, const struct op *op)
+static void prepare_cancel(struct engine *e, const struct ask *ask, const struct op *op,
+                           size_t shard)
 {
     struct slot *s = engine_slot(e, ask->id);
     bool waits = op->kind == OP_ACQUIRE || op->kind == OP_CONVERT || op->kind == OP_TXN;
@@ -309,6 +311,7 @@ static void prepare_cancel(struct engine *e, const struct ask *ask, const struct
                         .more = op->more};
     if (op->kind == OP_TXN)
         cancel.session = op->session;
+    s->shard = shard;
     op_encode(&cancel, &s->cancel);
     BELAY_CHECK(!s->cancel.oom);
 }
@@ -318,9 +321,9 @@ void engine_submit(struct engine *e, struct op *op, struct ask *ask)
     BELAY_CHECK(!e->delivering);
     BELAY_DCHECK(is_valid(op));
     op->asker = ask ? ask_add(e, ask, op) : 0;
-    order_op(e, op);
+    size_t shard = order_op(e, op);
     if (ask && ask->id)
-        prepare_cancel(e, ask, op);
+        prepare_cancel(e, ask, op, shard);
 }
 
 /* Orders the op that was prepared for it, if any, and frees it. */
@@ -332,7 +335,7 @@ static void order_cancel(struct engine *e, struct buf *bytes, uint64_t flags)
         enum belay_err err = op_decode(buf_slice(bytes), &a, &op);
         BELAY_CHECK(err == BELAY_OK);
         op.flags |= flags;
-        order_op(e, &op);
+        (void)order_op(e, &op);
         arena_done(&a);
     }
     buf_done(bytes);
@@ -383,6 +386,33 @@ void engine_unavailable(struct engine *e, size_t shard, uint64_t asker, bool per
     ev->text = slice_str(text);
     engine_deliver(e, shard);
     order_cancel(e, &cancel, OP_AWAY);
+}
+
+void engine_expects(struct engine *e, uint64_t asker)
+{
+    struct slot *s = engine_slot(e, asker);
+    if (s)
+        s->expected = true;
+}
+
+static void waits_there(void *ctx, uint64_t asker)
+{
+    engine_expects(ctx, asker);
+}
+
+void engine_missed(struct engine *e, size_t shard)
+{
+    machine_each_waiting(e->shards[shard].machine, waits_there, e);
+    for (uint32_t i = 1; i < e->n_slots; i++) {
+        struct slot *s = &e->slots[i];
+        bool lost = s->ask && s->shard == shard && buf_len(&s->cancel) && !buf_len(&s->then) &&
+                    !s->expected;
+        s->expected = false;
+        if (lost)
+            engine_unavailable(e, shard, s->ask->id, true,
+                               "this node was behind when it was decided; it may have taken "
+                               "effect");
+    }
 }
 
 void engine_flush(struct engine *e)

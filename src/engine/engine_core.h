@@ -24,6 +24,8 @@ struct slot {
     uint64_t generation;
     uint32_t next_free;
     bool want_lock, want_holders;
+    bool expected;       /* engine_missed() must not take it for lost */
+    size_t shard;        /* with `cancel`: where it may stand in a line */
     uint64_t give_up_ms; /* of the caller's clock; 0: never */
     struct buf cancel;   /* the op that takes it out of the line, made when it has to wait */
     struct buf then;     /* the op that comes when its session is enrolled in its shard */

@@ -81,6 +81,11 @@ void engine_encode(const struct engine *e, size_t shard, struct buf *out);
 BELAY_MUST_CHECK enum belay_err engine_decode(size_t n_shards, size_t shard, struct slice bytes,
                                               struct machine **ret_m);
 void engine_adopt(struct engine *e, size_t shard, struct machine *m); /* taken */
+/* After engine_adopt() of a node that is running: the op of this asker is still to be
+ * ordered; and then: whoever waits in that shard and is neither expected nor in a line there
+ * has missed its outcome, and is told so. */
+void engine_expects(struct engine *e, uint64_t asker);
+void engine_missed(struct engine *e, size_t shard);
 uint64_t engine_hash(const struct engine *e, size_t shard); /* equal states, equal hashes */
 
 /* Nothing on disk, one node, one shard: applies at once. Never NULL. */

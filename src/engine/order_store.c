@@ -383,7 +383,8 @@ uint64_t store_install(void *ctx, uint16_t shard, const struct group_snapshot *s
 }
 
 /* It is durable: the state jumps. What this node has waiting and what is in the snapshot
- * already was ordered without it: its outcome is not known here. */
+ * already was ordered without it: its outcome is not known here. Nor is that of those who stood
+ * in a line and do not any more. */
 void store_restore(void *ctx, uint16_t shard)
 {
     struct order_raft *o = ctx;
@@ -399,6 +400,9 @@ void store_restore(void *ctx, uint16_t shard)
              p = p->next)
             p->give_up_ms = 0;
     }
+    for (const struct pending *p = r->first; p; p = p->next)
+        engine_expects(o->engine, p->asker);
+    engine_missed(o->engine, shard);
 }
 
 struct snapshot_task {

@@ -64,6 +64,10 @@ struct machine_counts {
 };
 void machine_counts(const struct machine *m, struct machine_counts *ret);
 
+/* Whoever stands in a line or has a transaction that waits, in no order that means anything. */
+void machine_each_waiting(const struct machine *m, void (*each)(void *ctx, uint64_t asker),
+                          void *ctx);
+
 /* What it has to tell other groups (mail.c). Letters to a group are numbered from 1. */
 uint64_t machine_letters(const struct machine *m); /* how many are not known to be taken */
 uint64_t machine_posted(const struct machine *m, unsigned to);  /* the last one to that group */

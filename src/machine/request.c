@@ -624,6 +624,16 @@ static uint64_t waiting_asker(struct heap_node *end)
     return end->tag == END_PARKED ? heap_item(end, struct parked, end)->asker : 0;
 }
 
+void machine_each_waiting(const struct machine *m, void (*each)(void *ctx, uint64_t asker),
+                          void *ctx)
+{
+    for (size_t i = 0; i < m->ends.count; i++) {
+        uint64_t asker = waiting_asker(m->ends.slots[i]);
+        if (asker)
+            each(ctx, asker);
+    }
+}
+
 /* Of the same node as `live`, but of another of its runs? */
 static bool of_dead_run(uint64_t id, uint64_t live)
 {
