@@ -196,9 +196,17 @@ void engine_ordered(struct engine *e, size_t shard, struct op *op)
     engine_deliver(e, shard);
 }
 
+/* What has come to its end is over for a read when that has been ordered, not before: an op
+ * that was stamped earlier may still be on its way, and renew it. It would have been gone, and
+ * there again. */
 void engine_readable(struct engine *e, size_t shard, const struct op *op)
 {
-    machine_query(e->shards[shard].machine, op, &e->fx);
+    const struct machine *m = e->shards[shard].machine;
+    uint64_t due = machine_due(m);
+    struct op as_of = *op;
+    if (due > 0 && as_of.now_ms >= due)
+        as_of.now_ms = due - 1;
+    machine_query(m, &as_of, &e->fx);
     if (shard == 0)
         post_fill(e, op);
     engine_deliver(e, shard);

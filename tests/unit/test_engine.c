@@ -19,7 +19,7 @@ struct client {
     int answers;
     enum event_kind kind;
     enum reason reason;
-    uint64_t fence, position;
+    uint64_t fence, position, count;
     size_t n_holders;
 };
 
@@ -65,6 +65,7 @@ static void on_answer(struct ask *ask, const struct event *ev)
     c->reason = ev->reason;
     c->fence = ev->fence;
     c->position = ev->position;
+    c->count = ev->count;
     c->n_holders = ev->n_rows ? ev->locks[0].n_holders : 0;
 }
 
@@ -261,6 +262,47 @@ static void time_goes_on_when_nothing_ends(void **state)
     assert_int_equal(engine_now_ms(f->engine), before + 10000);
 }
 
+/* An op that was stamped before the end may still be on its way and renew it: until the end is
+ * ordered, no read may call it over. */
+static void for_a_read_it_is_over_when_that_is_ordered(void **state)
+{
+    struct fixture *f = *state;
+    struct client a = {0}, r = {0};
+    submit(f, &a, acquire("a", 0));
+    struct op check = {.kind = OP_CHECK, .name = SLICE("db"), .fence = a.fence};
+    f->clock_ms += 1000;
+    submit(f, &r, check);
+    assert_int_equal(r.count, 1);
+    engine_tick(f->engine);
+    submit(f, &r, check);
+    assert_int_equal(r.count, 0);
+}
+
+/* A node that was behind takes over a state in which it has been decided. */
+static void who_has_missed_its_outcome_is_told(void **state)
+{
+    struct fixture *f = *state;
+    struct client a = {0}, b = {0}, c = {0}, d = {0};
+    struct buf bytes = {0};
+    struct machine *m;
+    submit(f, &a, acquire("a", 0));
+    submit(f, &b, acquire("b", 5000));
+    engine_encode(f->engine, 0, &bytes);
+    submit(f, &c, acquire("c", 5000));
+    submit(f, &d, acquire("d", 5000));
+    assert_int_equal(engine_decode(1, 0, buf_slice(&bytes), &m), BELAY_OK);
+    engine_adopt(f->engine, 0, m);
+    engine_expects(f->engine, d.ask.id);
+    engine_missed(f->engine, 0);
+    assert_int_equal(b.answers, 0); /* it stands in the line */
+    assert_int_equal(c.answers, 1);
+    assert_int_equal(c.kind, EVENT_FAILED);
+    assert_int_equal(d.answers, 0); /* it is still to be ordered */
+    engine_missed(f->engine, 0);
+    assert_int_equal(d.answers, 1);
+    buf_done(&bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +318,8 @@ int main(void)
         T(news_go_to_the_feed_and_answers_do_not),
         T(a_new_leader_goes_on_from_the_time_it_has_heard),
         T(time_goes_on_when_nothing_ends),
+        T(for_a_read_it_is_over_when_that_is_ordered),
+        T(who_has_missed_its_outcome_is_told),
     };
     return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
 }
