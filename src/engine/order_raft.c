@@ -199,6 +199,10 @@ static void take_op(struct replica *r, uint64_t node, uint64_t run, uint64_t num
         origin->log_run = run;
         origin->proposed = 0;
     }
+    /* A leader that took nothing for a while (it wanted to hand over, and could not) may have
+     * had something of its own in the log then: what is applied was proposed. */
+    if (origin->log_run == origin->run && origin->proposed < origin->applied)
+        origin->proposed = origin->applied;
     bool again = r->o->config.canaries & CANARY_TWICE && number <= origin->proposed;
     if (run < origin->log_run || (number != origin->proposed + 1 && !again))
         return; /* in the log already, or something before it got lost and comes again */
