@@ -79,7 +79,9 @@ struct replica {
     uint64_t sent_ms;
     uint64_t sent_term, sent_leader;
     bool leads;                       /* ready, and the engine knows */
+    uint64_t led_term;                /* the last in which it did */
     uint64_t heard_ms;                /* state-machine time, as the last leader said */
+    uint64_t heard_term;              /* whose it was */
     uint64_t heard_commit;            /* and how far it had committed */
     uint64_t heard_at;                /* and when, of the host's clock */
     uint64_t preferred, preferred_ms; /* leader: who should lead instead, and since when */

@@ -351,7 +351,9 @@ static void start_leading(struct replica *r)
     buf_clear(&r->proposal);
     order_announce(r);
     r->unsent = r->first;
-    engine_lead(r->o->engine, r->shard, r->heard_ms);
+    if (r->led_term != group_term(r->group)) /* else it goes on: the others have heard it */
+        engine_lead(r->o->engine, r->shard, r->heard_ms);
+    r->led_term = group_term(r->group);
     take_early(r);
     log_info("order.leader", "shard=%u term=%" PRIu64 " index=%" PRIu64, r->shard,
              group_term(r->group), group_applied(r->group));
@@ -492,10 +494,17 @@ static void group_send(void *ctx, uint64_t to, const struct wire *msg)
     order_send(o, to, &timed);
 }
 
+/* What an earlier leader said counts no more when there is another one: that one may have begun
+ * before, and what it has granted since would end too early. */
 static void hear_leader(struct replica *r, const struct wire *msg)
 {
-    if (msg->type != WIRE_APPEND || msg->term != group_term(r->group) ||
-        msg->from != group_leader(r->group))
+    uint64_t leader = group_leader(r->group);
+    uint64_t term = group_term(r->group);
+    if (leader && leader != r->o->config.node && r->heard_term != term) {
+        r->heard_term = term;
+        r->heard_ms = 0;
+    }
+    if (msg->type != WIRE_APPEND || msg->term != term || msg->from != leader)
         return;
     r->heard_at = order_now(r->o);
     if (msg->seq > r->heard_ms)
