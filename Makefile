@@ -127,7 +127,10 @@ $(MODEL) $(BENCH): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 $(FAULTS): $(OUT)/%: $(OUT)/%.o $(OUT)/libbelay.a
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
 
-$(SIM): $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/sim/*.c)) $(LIB)
+# The simulator's judge listens between the order, the engine and the machine.
+$(SIM): LDFLAGS += -Wl,--wrap=engine_ordered,--wrap=engine_readable,--wrap=engine_decode,--wrap=engine_adopt,--wrap=engine_stamp \
+                   -Wl,--wrap=machine_apply,--wrap=machine_query
+$(SIM): $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/sim/*.c)) $(SUPPORT) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(FUZZ): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)

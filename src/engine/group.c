@@ -256,6 +256,7 @@ static void take_snapshot(struct group *g, struct raft_update *u, struct slice d
  * to more of everything; so one entry at a time, and never from inside a step. */
 void group_apply_committed(struct group *g)
 {
+    group_count_copies(g);
     while (g->installing.index == 0 && g->applied < raft_commit_index(&g->raft)) {
         const struct log_entry *e = entry_log_get(&g->log, g->applied + 1);
         if (!e)
@@ -653,7 +654,7 @@ struct group *group_open(const struct group_config *config, struct group_state *
     raft_set_pre_vote(&g->raft, true);
     raft_set_election_timeout(&g->raft, config->election_ms);
     raft_set_heartbeat_timeout(&g->raft, config->heartbeat_ms);
-    raft_set_max_inflight_entries(&g->raft, GROUP_INFLIGHT_MAX);
+    raft_set_max_inflight_entries(&g->raft, config->inflight);
     start(g, state);
     return g;
 }

@@ -42,6 +42,8 @@ enum group_guard {
     GUARD_LEARNER_VOTES = 1024, /* who does not know yet that he votes is asked all the same */
     GUARD_STALE_REJECT = 2048,  /* a refusal of what has been stored since is an old one */
     GUARD_SILENT_LEADER = 4096, /* a leader not heard for long keeps nobody from standing */
+    GUARD_OWN_TERM = 8192,      /* copies are counted of the leader's own term: the core's own,
+                                   off it is libraft 0.15 */
 };
 
 struct group_server {
@@ -82,6 +84,7 @@ struct group_config {
     uint64_t id; /* this node's, not 0 */
     unsigned election_ms, heartbeat_ms;
     unsigned seed;
+    unsigned inflight;   /* entries on their way to one follower, 1..GROUP_INFLIGHT_MAX */
     unsigned guards_off; /* enum group_guard: the simulator's canaries */
 };
 

@@ -78,5 +78,7 @@ void group_apply_committed(struct group *g);
 uint64_t group_persist_vote(struct group *g, uint64_t term, uint64_t vote);
 bool group_only_voter(const struct group_conf *conf, uint64_t id);
 void group_set_timeout(struct group *g); /* after a step: when to stand, if it drew anew */
+/* Without GUARD_OWN_TERM, a leader commits what has enough copies, whatever its term. */
+void group_count_copies(struct group *g);
 void group_conf_to_raft(const struct group_conf *conf, struct raft_configuration *c);
 #endif

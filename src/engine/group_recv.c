@@ -244,3 +244,24 @@ void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms)
     if (group_leader(g) != leader)
         g->env->changed(g->ctx, g->shard);
 }
+
+/* With copies of its own term a majority proves that no other leader can replace what is before
+ * them; with older ones it proves nothing (the Raft paper's figure 8). */
+void group_count_copies(struct group *g)
+{
+    struct group_conf conf;
+    if (group_guarded(g, GUARD_OWN_TERM) || g->raft.state != RAFT_LEADER)
+        return;
+    group_conf(g, &conf);
+    for (uint64_t index = raft_commit_index(&g->raft) + 1; index <= group_last(g); index++) {
+        size_t copies = 0;
+        for (size_t i = 0; i < conf.n; i++) {
+            uint64_t match = 0;
+            copies += conf.servers[i].voter && group_match(g, conf.servers[i].id, &match) &&
+                      match >= index;
+        }
+        if (copies <= group_conf_voters(&conf) / 2)
+            return;
+        g->raft.commit_index = index;
+    }
+}

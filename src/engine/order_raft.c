@@ -699,7 +699,9 @@ static void raft_open(struct order *base, struct engine *e)
                                       .election_ms = o->config.election_ms,
                                       .heartbeat_ms = o->config.heartbeat_ms,
                                       .seed = (unsigned)(o->config.seed + i * 7919),
-                                      .guards_off = o->config.guards_off};
+                                      .guards_off = o->config.guards_off,
+                                      .inflight = o->config.inflight ? o->config.inflight
+                                                                     : GROUP_INFLIGHT_MAX};
         r->group = group_open(&config, &r->loaded, order_now(o));
         group_durable(r->group, journal_durable(o->journal), order_now(o));
         group_changed(o, (uint16_t)i);

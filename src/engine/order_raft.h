@@ -80,6 +80,7 @@ struct order_raft_config {
     uint64_t segment_bytes, snapshot_bytes; /* 0: the defaults */
     unsigned trailing;                      /* 0: ORDER_TRAILING */
     uint64_t silence_ms;                    /* 0: ORDER_SILENCE_MS */
+    unsigned inflight;                      /* 0: GROUP_INFLIGHT_MAX */
     unsigned guards_off, canaries;
     uint8_t priority; /* 0..15, 15 never leads; until an operator says otherwise */
     bool host_writes; /* when it thinks fit, with order_raft_write(); else order_raft_settle()

@@ -1,24 +1,32 @@
 /* sim.h - a whole cluster in one process: the real machine, engine, order and libraft core over
  * a simulated disk, network and clock. One seed, one history.
  *
- *   world -> nodes (disk, order, engine, clock), one queue of events, one random generator
- *   clients ask nodes, remember what they were promised, and complain (sim_wrong)
+ *   world (sim_world.c)   one queue of events, one random generator, one clock
+ *   nodes (sim_node.c)    disk, order, engine, a clock of its own; faults: sim_fault.c
+ *   clients               ask nodes for everything that can be asked (sim_client.c), remember
+ *                         what they were promised (sim_promise.c, sim_answer.c), complain
+ *   judge (sim_judge.c)   sees what every node applies and reads (sim_tap.c), replays it
+ * through a machine of its own, and holds the rules of the log (sim_rules.c)
  *
- * Times are milliseconds of the world; `moment` counts events and orders everything. */
+ * Two witnesses: the clients know answers alone, the judge knows the log. Whoever finds a
+ * contradiction says sim_wrong(). Times are milliseconds of the world; `moment` counts events
+ * and orders everything. */
 #ifndef BELAY_TESTS_SIM_H
 #define BELAY_TESTS_SIM_H
 
 #include "engine/engine.h"
 #include "engine/order_raft.h"
+#include "sim_client.h"
 #include "sim_disk.h"
 
 enum {
     SIM_NODES = 6, /* 1-based; the last ones may join later */
-    SIM_CLIENTS = 12,
-    SIM_LOCKS = 5,
-    SIM_INDEXES = 1 << 16, /* of the log, checked for equality */
+    SIM_SHARDS = 1,
     SIM_TERMS = 1 << 14,
 };
+
+/* Beside those of enum order_canary. */
+enum { CANARY_NO_COUNTER = 8 }; /* the counter of fences is not in the snapshot */
 
 /* What may happen in one run, drawn from its seed. */
 struct sim_plan {
@@ -27,13 +35,29 @@ struct sim_plan {
     uint64_t span_ms; /* with faults; then everything heals */
     int clients;
     bool crashes, pauses, cuts, one_way, transfers, changes, clocks, aim_leader, herd;
-    bool slow; /* some clocks go at a quarter of the world's time, instead of 4 % off */
+    bool hunt;       /* who has just become leader is cut off or killed a moment later */
+    bool bad_disks;  /* a write fails: the node gives up and is started again */
+    bool slow;       /* some clocks go at a quarter of the world's time, instead of 4 % off */
+    bool short_ttls; /* leases as short as an election */
+    unsigned habits; /* enum sim_habit: what clients do */
     unsigned loss, twice;       /* per cent of messages */
     unsigned delay_ms, disk_ms; /* at most */
+    unsigned inflight;          /* entries on their way to a follower */
     uint64_t snapshot_bytes;
-    unsigned guards_off, canaries;
     uint64_t fault_every_ms;
-    bool verbose;
+};
+
+/* What the one who runs it wants, whatever the seed. */
+struct sim_options {
+    unsigned guards_off, canaries;
+    bool verbose, trace;
+    bool answers_only; /* the judge sees nothing: what do the clients find alone? */
+};
+
+/* What a watcher of a node has heard: as many as the log has up to what is applied there. */
+struct sim_news {
+    uint64_t next; /* number in the feed; 0: begins */
+    uint64_t seen;
 };
 
 struct sim_node {
@@ -52,7 +76,10 @@ struct sim_node {
     struct snapshot_task *task;
     bool member; /* has been part of the cluster */
     bool wrong_disk;
-    uint64_t seen_applied;
+    bool dying;                    /* its disk failed: it stops when the call is back */
+    uint64_t applied[SIM_SHARDS];  /* ops in its state */
+    uint64_t compared[SIM_SHARDS]; /* the same, when its hash was last looked at */
+    struct sim_news news;
 };
 
 struct sim_event {
@@ -62,63 +89,59 @@ struct sim_event {
         EV_WRITTEN,
         EV_SNAPSHOT,
         EV_WAKE,
-        EV_CLIENT,
+        EV_CLIENT, /* its turn */
+        EV_GO,     /* it goes away, if it still waits */
+        EV_KEEP,   /* its server keeps its session */
         EV_FAULT,
+        EV_HUNT,
         EV_START,
         EV_JOIN,
-        EV_HEAL
+        EV_HEAL,
+        EV_STOP
     } kind;
     uint64_t node, life, from;
     struct buf bytes;
 };
 
-struct sim_client {
-    struct sim_world *w;
-    int no;
-    struct ask ask;
-    enum { CL_IDLE, CL_ACQUIRE, CL_RELEASE, CL_READ, CL_OTHER } doing;
-    uint64_t node, life;
-    uint64_t nonce;
-    uint64_t invoked, invoked_ms; /* moment and time */
-    int lock;
-    /* what it holds, as it was told */
-    uint64_t fence, granted_ms, ttl_ms;
-    int held;
-    char owner[32];
-};
-
-/* What is known about one lock from answers alone. */
-struct sim_lock {
-    uint64_t acked_fence;  /* the largest that anybody was granted */
-    uint64_t acked_moment; /* when it was answered */
-    uint64_t gone_fence;   /* the largest whose release was answered */
-    uint64_t gone_moment;
-};
-
 struct sim_world {
     struct sim_plan plan;
+    const struct sim_options *options;
     uint64_t now, moment, random;
+    uint64_t trace; /* of everything that happened: equal seeds, equal traces */
     struct sim_event **heap;
     size_t n, cap;
     uint64_t seq;
     struct sim_node nodes[SIM_NODES + 1];
     bool cut[SIM_NODES + 1][SIM_NODES + 1]; /* from, to */
     struct sim_client clients[SIM_CLIENTS];
-    struct sim_lock locks[SIM_LOCKS];
+    struct sim_space spaces[SIM_SPACES];
+    struct sim_past past;
+    struct judge *judge;
     bool healing;
-    uint64_t hash_at[SIM_INDEXES]; /* of the state after that entry */
     uint64_t leader_of[SIM_TERMS];
-    uint64_t top; /* the highest entry that was applied anywhere */
     uint64_t n_acked, n_faults, n_crashes, n_reads, n_leaders, n_unknown, n_changes;
     const char *wrong;
     char wrong_text[512];
 };
 
+/* sim_world.c */
 uint64_t sim_random(struct sim_world *w, uint64_t below);
 bool sim_chance(struct sim_world *w, unsigned percent);
+uint64_t sim_between(struct sim_world *w, uint64_t from, uint64_t to);
 void sim_wrong(struct sim_world *w, const char *what, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void sim_mark(struct sim_world *w, uint64_t what); /* into the trace */
 struct sim_event *sim_post(struct sim_world *w, uint64_t in_ms, int kind, uint64_t node);
+struct sim_event *sim_next(struct sim_world *w);              /* NULL: none; the clock moves */
+void sim_put_back(struct sim_world *w, struct sim_event *ev); /* takes it */
+void sim_drop(struct sim_event *ev);                          /* frees it */
+
+/* sim_fault.c */
+void sim_plan(uint64_t seed, struct sim_plan *ret);
+void sim_fault(struct sim_world *w);
+void sim_hunt(struct sim_world *w, uint64_t leader, uint64_t term);
+void sim_heal_cuts(struct sim_world *w);
+uint64_t sim_leader(const struct sim_world *w); /* 0: none */
 
 /* sim_node.c */
 void sim_node_start(struct sim_world *w, uint64_t id);
@@ -129,8 +152,24 @@ uint64_t sim_node_clock(const struct sim_node *n);
 void sim_node_set_rate(struct sim_node *n, uint64_t rate); /* per mille of the world's time */
 struct group *sim_group(const struct sim_node *n);
 
-/* sim_client.c */
-void sim_client_act(struct sim_world *w, int no);
-void sim_client_lost(struct sim_world *w, uint64_t node); /* its node died */
-bool sim_clients_done(const struct sim_world *w);
+/* sim_tap.c: who is being called; what it applies and reads meanwhile is its own. */
+void sim_enter(struct sim_node *n);
+
+/* sim_judge.c */
+struct judge *judge_open(struct sim_world *w);
+void judge_close(struct judge *j);
+void judge_apply(struct judge *j, struct sim_node *n, size_t shard, const struct op *op,
+                 const struct event *events, size_t n_events);
+void judge_stamped(struct judge *j, size_t shard, uint64_t ms); /* a node says: it is now ms */
+void judge_read(struct judge *j, struct sim_node *n, size_t shard, const struct op *op,
+                const struct event *ev);
+void judge_state(struct judge *j, struct sim_node *n, size_t shard);
+uint64_t judge_length(const struct judge *j, size_t shard); /* ops that anybody has applied */
+uint64_t judge_news(const struct judge *j, const struct sim_node *n); /* up to its state */
+bool judge_equal(const struct judge *j, const struct sim_node *n);    /* has all of it */
+bool judge_empty(const struct judge *j); /* nothing is held, waited for, set or open */
+bool judge_knows(const struct judge *j, size_t shard, uint64_t asker); /* is it in the log? */
+const struct machine *judge_machine(const struct judge *j, size_t shard);
+void judge_describe(const struct judge *j);
+uint64_t digest_event(const struct event *ev); /* of every field, rows and all */
 #endif

@@ -4,6 +4,7 @@
 #include "events/feed.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +74,9 @@ static void host_snapshot(void *ctx, struct snapshot_task *task)
 static void host_fatal(void *ctx, const char *text)
 {
     struct sim_node *n = ctx;
-    sim_wrong(n->w, "disk", "node %" PRIu64 ": %s", n->id, text);
+    if (!n->disk.fail_errno)
+        sim_wrong(n->w, "disk", "node %" PRIu64 ": %s", n->id, text);
+    n->dying = true;
 }
 
 static const struct raft_host host = {host_now, host_write, host_send, host_snapshot,
@@ -105,7 +108,12 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                   : sim_chance(w, 40) ? 200 + sim_random(w, 100)
                                       : 900 + sim_random(w, 100);
     n->paused_until = 0;
+    n->dying = false;
+    n->news = (struct sim_news){0};
+    memset(n->applied, 0, sizeof n->applied);
+    memset(n->compared, 0, sizeof n->compared);
     sim_disk_revive(&n->disk);
+    sim_enter(n);
     struct order_raft_config config = {.host = &host,
                                        .host_ctx = n,
                                        .disk = &n->disk.base,
@@ -119,8 +127,9 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                                        .trailing = 4,
                                        .silence_ms =
                                            w->plan.seed % 2 ? 0 : 700, /* a node is soon gone */
-                                       .guards_off = w->plan.guards_off,
-                                       .canaries = w->plan.canaries};
+                                       .inflight = w->plan.inflight,
+                                       .guards_off = w->options->guards_off,
+                                       .canaries = w->options->canaries};
     if (n->member)
         members(w, &config.members);
     enum belay_err err = order_raft_open(&config, &n->order);
@@ -129,7 +138,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
         sim_wrong(w, "start", "node %" PRIu64 " does not start: %s", id, order_raft_problem());
         return;
     }
-    n->feed = feed_open(16);
+    n->feed = feed_open(4096);
     n->engine = engine_open(&(struct engine_config){
         .order = n->order, .clock_ms = host_now, .clock_ctx = n, .feed = n->feed});
     sim_node_settle(w, n);
@@ -168,30 +177,63 @@ void sim_node_crash(struct sim_world *w, uint64_t id)
 
 /* --- what must hold after every step --- */
 
-static void check(struct sim_world *w, struct sim_node *n)
+static void check_leader(struct sim_world *w, struct sim_node *n)
 {
     struct group *g = sim_group(n);
-    if (group_role(g) == GROUP_LEADER && group_term(g) < SIM_TERMS) {
-        uint64_t *leader = &w->leader_of[group_term(g)];
-        if (*leader == 0) {
-            *leader = n->id;
-            w->n_leaders++;
-        } else if (*leader != n->id) {
-            sim_wrong(w, "I15", "term %" PRIu64 " has two leaders, %" PRIu64 " and %" PRIu64,
-                      group_term(g), *leader, n->id);
-        }
-    }
-    uint64_t applied = group_applied(g);
-    if (applied == n->seen_applied || applied >= SIM_INDEXES)
+    uint64_t term = group_term(g);
+    if (group_role(g) != GROUP_LEADER || term >= SIM_TERMS)
         return;
-    n->seen_applied = applied;
-    if (applied > w->top)
-        w->top = applied;
-    uint64_t hash = engine_hash(n->engine, 0);
-    if (w->hash_at[applied] == 0)
-        w->hash_at[applied] = hash;
-    else if (w->hash_at[applied] != hash)
-        sim_wrong(w, "I13", "node %" PRIu64 " differs after entry %" PRIu64, n->id, applied);
+    uint64_t *leader = &w->leader_of[term];
+    if (*leader != 0 && *leader != n->id)
+        sim_wrong(w, "I15", "term %" PRIu64 " has two leaders, %" PRIu64 " and %" PRIu64, term,
+                  *leader, n->id);
+    if (*leader)
+        return;
+    *leader = n->id;
+    w->n_leaders++;
+    if (w->plan.hunt && sim_chance(w, 80)) {
+        uint64_t soon = 2 * (uint64_t)w->plan.delay_ms + w->plan.disk_ms + 20;
+        sim_post(w, sim_random(w, soon), EV_HUNT, n->id)->life = term;
+    }
+}
+
+/* I16: a watcher of this node misses nothing and hears nothing twice, or is told so. */
+static void read_news(struct sim_world *w, struct sim_node *n)
+{
+    struct sim_news *news = &n->news;
+    const struct event *ev;
+    while (news->next && news->next < feed_next(n->feed)) {
+        if (feed_get(n->feed, news->next, &ev) != BELAY_OK) {
+            news->next = 0;
+            break;
+        }
+        news->next++;
+        news->seen++;
+    }
+    if (news->next == 0) { /* it begins, or begins again: from the state as it is now */
+        news->next = feed_next(n->feed);
+        news->seen = judge_news(w->judge, n);
+    }
+    if (news->seen != judge_news(w->judge, n) && !w->options->answers_only)
+        sim_wrong(w, "I16",
+                  "a watcher of node %" PRIu64 " has heard %" PRIu64 " of %" PRIu64 " news",
+                  n->id, news->seen, judge_news(w->judge, n));
+}
+
+static void check(struct sim_world *w, struct sim_node *n)
+{
+    check_leader(w, n);
+    for (size_t i = 0; i < SIM_SHARDS; i++)
+        judge_state(w->judge, n, i);
+    if (!w->wrong)
+        read_news(w, n);
+}
+
+/* Its disk has failed: it is started again when somebody has made room. */
+static void give_up(struct sim_world *w, struct sim_node *n)
+{
+    sim_node_crash(w, n->id);
+    sim_post(w, 10 + sim_random(w, 3000), EV_START, n->id);
 }
 
 void sim_node_settle(struct sim_world *w, struct sim_node *n)
@@ -199,10 +241,15 @@ void sim_node_settle(struct sim_world *w, struct sim_node *n)
     if (!n->order || w->wrong)
         return;
     struct order_raft *o = order_raft_of(n->order);
+    sim_enter(n);
     order_raft_tick(o);
     if (engine_next_ms(n->engine) == 0)
         engine_tick(n->engine);
     order_raft_settle(o);
+    if (n->dying) {
+        give_up(w, n);
+        return;
+    }
     check(w, n);
     uint64_t clock = sim_node_clock(n);
     uint64_t next = order_raft_next_ms(o);
@@ -225,6 +272,7 @@ void sim_node_event(struct sim_world *w, struct sim_event *ev)
     if (!n->order || !mine)
         return;
     struct order_raft *o = order_raft_of(n->order);
+    sim_enter(n);
     if (ev->kind == EV_MESSAGE) {
         if (!w->cut[ev->from][ev->node])
             order_raft_receive(o, ev->from, buf_slice(&ev->bytes));
@@ -241,5 +289,8 @@ void sim_node_event(struct sim_world *w, struct sim_event *ev)
         if (n->next_wake <= w->now)
             n->next_wake = 0;
     }
-    sim_node_settle(w, n);
+    if (n->dying)
+        give_up(w, n);
+    else
+        sim_node_settle(w, n);
 }

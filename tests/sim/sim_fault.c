@@ -1,0 +1,216 @@
+/* sim_fault.c - what a seed stands for, and what goes wrong in it.
+ *
+ * Uniform faults miss the known bugs: every seed draws its own mixture, and faults aim at
+ * leaders. A hunt cuts off whoever has just been elected, while its first entries are on their
+ * way, and joins the one before again: majorities rotate, and entries of several terms meet. */
+#include "sim.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+void sim_plan(uint64_t seed, struct sim_plan *ret)
+{
+    struct sim_world w = {.random = seed * 0x2545f4914f6cdd1d};
+    static const int sizes[] = {3, 3, 3, 5, 5, 1};
+    static const unsigned delays[] = {0, 2, 10, 40, 150};
+    static const unsigned losses[] = {0, 0, 2, 10, 30};
+    static const unsigned disks[] = {0, 1, 5, 40, 200};
+    static const unsigned inflights[] = {1, 2, 8, 64, 64};
+    static const uint64_t snaps[] = {600, 2000, 8000, 1 << 20};
+    *ret = (struct sim_plan){.seed = seed,
+                             .nodes = sizes[sim_random(&w, 6)],
+                             .span_ms = 40000,
+                             .clients = 2 + (int)sim_random(&w, SIM_CLIENTS - 2),
+                             .crashes = sim_chance(&w, 75),
+                             .pauses = sim_chance(&w, 50),
+                             .cuts = sim_chance(&w, 75),
+                             .one_way = sim_chance(&w, 40),
+                             .transfers = sim_chance(&w, 40),
+                             .changes = sim_chance(&w, 40),
+                             .clocks = sim_chance(&w, 60),
+                             .slow = sim_chance(&w, 40),
+                             .aim_leader = sim_chance(&w, 70),
+                             .herd = sim_chance(&w, 20),
+                             .loss = losses[sim_random(&w, 5)],
+                             .twice = losses[sim_random(&w, 5)],
+                             .delay_ms = delays[sim_random(&w, 5)],
+                             .disk_ms = disks[sim_random(&w, 5)],
+                             .snapshot_bytes = snaps[sim_random(&w, 4)],
+                             .fault_every_ms = 200 + sim_random(&w, 3000),
+                             .hunt = sim_chance(&w, 30),
+                             .bad_disks = sim_chance(&w, 20),
+                             .short_ttls = sim_chance(&w, 30),
+                             .inflight = inflights[sim_random(&w, 5)]};
+    for (unsigned habit = 1; habit <= HABIT_ALL; habit <<= 1)
+        if (sim_chance(&w, 60))
+            ret->habits |= habit;
+    if (ret->nodes == 1 && !ret->changes) /* it stays alone */
+        ret->cuts = ret->hunt = false;
+}
+
+uint64_t sim_leader(const struct sim_world *w)
+{
+    uint64_t best = 0;
+    uint64_t term = 0;
+    for (uint64_t i = 1; i <= SIM_NODES; i++) {
+        struct group *g = sim_group(&w->nodes[i]);
+        if (g && group_role(g) == GROUP_LEADER && group_term(g) > term) {
+            best = i;
+            term = group_term(g);
+        }
+    }
+    return best;
+}
+
+/* Faults aim: leaders are where the trouble is. */
+static uint64_t victim(struct sim_world *w)
+{
+    uint64_t leader = sim_leader(w);
+    if (w->plan.aim_leader && leader && sim_chance(w, 60))
+        return leader;
+    return 1 + sim_random(w, SIM_NODES);
+}
+
+void sim_heal_cuts(struct sim_world *w)
+{
+    memset(w->cut, 0, sizeof w->cut);
+}
+
+/* These two, or the one if they are the same, on one side; all others on the other. */
+static void isolate(struct sim_world *w, uint64_t one, uint64_t two)
+{
+    for (uint64_t a = 1; a <= SIM_NODES; a++)
+        for (uint64_t b = 1; b <= SIM_NODES; b++)
+            w->cut[a][b] = (a == one || a == two) != (b == one || b == two);
+}
+
+static void cut(struct sim_world *w)
+{
+    sim_heal_cuts(w);
+    uint64_t kind = sim_random(w, 4);
+    if (kind == 0)
+        return;
+    sim_post(w, 200 + sim_random(w, 5000), EV_JOIN, 0);
+    uint64_t one = victim(w);
+    for (uint64_t a = 1; a <= SIM_NODES; a++) {
+        for (uint64_t b = 1; b <= SIM_NODES; b++) {
+            bool apart = kind == 1 ? (a == one) != (b == one) /* one alone */
+                                   : (a & 1) != (b & 1);      /* halves */
+            if (kind == 3)
+                apart = sim_chance(w, 30);
+            if (a != b && apart)
+                w->cut[a][b] = true;
+            if (w->plan.one_way && sim_chance(w, 50))
+                w->cut[b][a] = false;
+        }
+    }
+}
+
+static void crash(struct sim_world *w, uint64_t id)
+{
+    if (!w->nodes[id].order)
+        return;
+    sim_node_crash(w, id);
+    sim_post(w, 10 + sim_random(w, 3000), EV_START, id);
+}
+
+void sim_hunt(struct sim_world *w, uint64_t leader, uint64_t term)
+{
+    struct group *g = sim_group(&w->nodes[leader]);
+    if (w->healing || !g || group_role(g) != GROUP_LEADER || group_term(g) != term)
+        return;
+    w->n_faults++;
+    sim_heal_cuts(w);
+    if (w->plan.crashes && sim_chance(w, 25)) {
+        crash(w, leader);
+        return;
+    }
+    isolate(w, leader, sim_chance(w, 30) ? 1 + sim_random(w, SIM_NODES) : leader);
+    sim_post(w, 500 + sim_random(w, 4000), EV_JOIN, 0);
+}
+
+static void change_members(struct sim_world *w)
+{
+    uint64_t leader = sim_leader(w);
+    struct group *g = leader ? sim_group(&w->nodes[leader]) : NULL;
+    struct group_conf conf;
+    if (!g)
+        return;
+    group_conf(g, &conf);
+    struct group_server s = {.id = 1 + sim_random(w, SIM_NODES)};
+    snprintf(s.address, sizeof s.address, "node-%" PRIu64, s.id);
+    const struct group_server *known = group_conf_find(&conf, s.id);
+    struct sim_node *n = &w->nodes[s.id];
+    enum belay_err err = BELAY_ERR_UNAVAILABLE;
+    struct order_raft *o = order_raft_of(w->nodes[leader].order);
+    sim_enter(&w->nodes[leader]);
+    if (known && !known->voter) {
+        uint64_t match = 0;
+        if (group_match(g, s.id, &match) && match + 8 >= group_commit(g))
+            err = order_raft_change(o, GROUP_PROMOTE, &s);
+    } else if (known && conf.n > 2 && s.id != leader) {
+        err = order_raft_change(o, GROUP_REMOVE, &s);
+    } else if (!known && n->order) {
+        n->member = true;
+        err = order_raft_change(o, GROUP_ADD, &s);
+    }
+    w->n_changes += err == BELAY_OK;
+    sim_node_settle(w, &w->nodes[leader]);
+}
+
+static void transfer(struct sim_world *w)
+{
+    uint64_t leader = sim_leader(w);
+    if (!leader)
+        return;
+    sim_enter(&w->nodes[leader]);
+    enum belay_err err =
+        group_transfer(sim_group(&w->nodes[leader]), 0, sim_node_clock(&w->nodes[leader]));
+    (void)err;
+    sim_node_settle(w, &w->nodes[leader]);
+}
+
+/* The next change of its disk fails, the node gives up, and somebody makes room. */
+static void spoil_disk(struct sim_world *w, struct sim_node *n)
+{
+    n->disk.crash_in = 1 + sim_random(w, 4);
+    n->disk.fail_errno = sim_chance(w, 50) ? ENOSPC : EIO;
+}
+
+void sim_fault(struct sim_world *w)
+{
+    w->n_faults++;
+    uint64_t id = victim(w);
+    struct sim_node *n = &w->nodes[id];
+    if (w->plan.changes && sim_chance(w, 15)) {
+        change_members(w);
+        return;
+    }
+    switch (sim_random(w, 7)) {
+    case 0:
+    case 1:
+        if (w->plan.crashes)
+            crash(w, id);
+        break;
+    case 2:
+        if (w->plan.cuts)
+            cut(w);
+        break;
+    case 3:
+        if (w->plan.pauses && n->order)
+            n->paused_until = w->now + 10 + sim_random(w, 4000);
+        break;
+    case 4:
+        if (w->plan.transfers)
+            transfer(w);
+        break;
+    case 5:
+        if (w->plan.bad_disks && n->order)
+            spoil_disk(w, n);
+        break;
+    default:
+        if (w->plan.changes)
+            change_members(w);
+        break;
+    }
+}

@@ -1,0 +1,98 @@
+/* sim_tap.c - what the nodes' machines are given and say, seen on the way.
+ *
+ * The linker puts these functions between the order, the engine and the machine (--wrap), so
+ * that nothing in src/ has to know of a judge. Which node is being called is noted when it is
+ * entered; there is one thread. */
+#include "machine/state.h"
+#include "sim_judge.h"
+
+static struct sim_node *inside;
+static size_t shard;
+
+void sim_enter(struct sim_node *n)
+{
+    inside = n;
+}
+
+void __real_engine_ordered(struct engine *e, size_t at, struct op *op);
+void __wrap_engine_ordered(struct engine *e, size_t at, struct op *op);
+void __real_engine_readable(struct engine *e, size_t at, const struct op *op);
+void __wrap_engine_readable(struct engine *e, size_t at, const struct op *op);
+enum belay_err __real_engine_decode(size_t n_shards, size_t at, struct slice bytes,
+                                    struct machine **ret_m);
+enum belay_err __wrap_engine_decode(size_t n_shards, size_t at, struct slice bytes,
+                                    struct machine **ret_m);
+void __real_engine_adopt(struct engine *e, size_t at, struct machine *m);
+void __wrap_engine_adopt(struct engine *e, size_t at, struct machine *m);
+uint64_t __real_engine_stamp(struct engine *e, size_t at);
+uint64_t __wrap_engine_stamp(struct engine *e, size_t at);
+void __wrap_machine_apply(struct machine *m, const struct op *op, struct effects *fx);
+void __wrap_machine_query(const struct machine *m, const struct op *op, struct effects *fx);
+void __wrap_engine_ordered(struct engine *e, size_t at, struct op *op)
+{
+    shard = at;
+    __real_engine_ordered(e, at, op);
+}
+
+void __wrap_engine_readable(struct engine *e, size_t at, const struct op *op)
+{
+    shard = at;
+    __real_engine_readable(e, at, op);
+}
+
+uint64_t __wrap_engine_stamp(struct engine *e, size_t at)
+{
+    uint64_t ms = __real_engine_stamp(e, at);
+    judge_stamped(inside->w->judge, at, ms);
+    return ms;
+}
+
+void __wrap_machine_apply(struct machine *m, const struct op *op, struct effects *fx)
+{
+    size_t before = fx->n;
+    __real_machine_apply(m, op, fx);
+    judge_apply(inside->w->judge, inside, shard, op, fx->events + before, fx->n - before);
+}
+
+void __wrap_machine_query(const struct machine *m, const struct op *op, struct effects *fx)
+{
+    size_t before = fx->n;
+    __real_machine_query(m, op, fx);
+    if (fx->n > before)
+        judge_read(inside->w->judge, inside, shard, op, &fx->events[before]);
+}
+
+/* Canary: a snapshot without the counter. What can be seen in the state is all that is left. */
+static uint64_t highest_in_use(const struct machine *m)
+{
+    uint64_t top = 0;
+    for (size_t i = 0; i < m->ends.count; i++)
+        top = m->ends.slots[i]->seq > top ? m->ends.slots[i]->seq : top;
+    list_each (it, &m->session_list) {
+        const struct session *s = list_item(it, const struct session, in_machine);
+        list_each (at, &s->holds) {
+            const struct hold *h = list_item(at, const struct hold, in_session);
+            top = h->end.seq > top ? h->end.seq : top;
+        }
+        list_each (at, &s->records) {
+            const struct record *r = list_item(at, const struct record, in_session);
+            top = r->end.seq > top ? r->end.seq : top;
+        }
+    }
+    return top;
+}
+
+enum belay_err __wrap_engine_decode(size_t n_shards, size_t at, struct slice bytes,
+                                    struct machine **ret_m)
+{
+    enum belay_err err = __real_engine_decode(n_shards, at, bytes, ret_m);
+    if (err == BELAY_OK && inside->w->options->canaries & CANARY_NO_COUNTER)
+        (*ret_m)->counter = highest_in_use(*ret_m);
+    return err;
+}
+
+void __wrap_engine_adopt(struct engine *e, size_t at, struct machine *m)
+{
+    inside->applied[at] = machine_applied(m);
+    __real_engine_adopt(e, at, m);
+}
