@@ -730,6 +730,11 @@ void group_conf(const struct group *g, struct group_conf *ret)
     conf_from_raft(&g->raft.configuration, ret);
 }
 
+uint64_t group_conf_index(const struct group *g)
+{
+    return g->raft.configuration_committed_index;
+}
+
 void group_conf_committed(const struct group *g, struct group_conf *ret)
 {
     conf_from_raft(&g->raft.configuration_committed, ret);

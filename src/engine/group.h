@@ -151,6 +151,7 @@ bool group_transferring(const struct group *g);
 bool group_ready(const struct group *g);
 void group_conf(const struct group *g, struct group_conf *ret); /* the last one in the log */
 void group_conf_committed(const struct group *g, struct group_conf *ret);
+uint64_t group_conf_index(const struct group *g); /* of the entry with the committed one */
 bool group_match(const struct group *g, uint64_t id, uint64_t *ret_index); /* leader only */
 uint64_t
 group_oldest_lsn(const struct group *g); /* of the entries it keeps; UINT64_MAX: none */

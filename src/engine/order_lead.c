@@ -84,11 +84,14 @@ static bool is_up(const struct order_raft *o, uint64_t id)
            order_now(o) - s->heard_ms < o->config.election_ms;
 }
 
+/* Its log is almost as long as ours, and says that it is a member: who has a vote without
+ * knowing of it does not give it, and without it perhaps nobody can be elected. */
 static bool is_near(const struct replica *r, uint64_t id)
 {
     uint64_t match;
     return is_self(r->o, id) || (group_match(r->group, id, &match) &&
-                                 match + NEAR_ENTRIES >= group_commit(r->group));
+                                 match + NEAR_ENTRIES >= group_commit(r->group) &&
+                                 match >= group_conf_index(r->group));
 }
 
 static bool is_going(const struct order_raft *o, uint64_t id, const struct member *m)
