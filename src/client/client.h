@@ -110,15 +110,15 @@ struct belay {
     bool broke;          /* this step: the connection was lost */
 
     struct buf in, out;
-    char id[CLIENT_ID_BYTES + 1];
     uint64_t requests; /* ids given */
-    bool stale;        /* what only looks is answered by whoever is asked */
     struct flight_list sent, queued, parked;
-    struct arena parse;  /* one reply of the wire */
-    struct arena tree;   /* the reply handed to a callback */
-    struct arena result; /* the reply handed to the caller of a blocking call */
-    int depth;           /* inside callbacks */
-    bool doomed;         /* belay_close() from a callback: done when it returns */
+    struct arena parse;           /* one reply of the wire */
+    struct arena tree;            /* the reply handed to a callback */
+    struct arena result;          /* the reply handed to the caller of a blocking call */
+    int depth;                    /* inside callbacks */
+    bool doomed;                  /* belay_close() from a callback: done when it returns */
+    bool stale;                   /* what only looks is answered by whoever is asked */
+    char id[CLIENT_ID_BYTES + 1]; /* begins the ids of its requests */
 
     int err_code;
     char err_word[CLIENT_WORD_BYTES];

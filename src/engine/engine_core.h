@@ -63,8 +63,8 @@ struct engine {
 };
 
 uint64_t engine_clock(const struct engine *e);
-struct slot *engine_slot(struct engine *e, uint64_t asker); /* NULL: nobody asked this node */
-void engine_deliver(struct engine *e, size_t shard);        /* e->fx */
+struct slot *engine_slot(struct engine *e, uint64_t id); /* NULL: nobody asked this node */
+void engine_deliver(struct engine *e, size_t shard);     /* e->fx */
 
 /* post.c: what several groups do together. None of it does anything when there is one. */
 size_t post_route(const struct engine *e, struct op *op); /* the group for this op */

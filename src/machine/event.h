@@ -169,12 +169,12 @@ struct event {
     uint64_t at_ms; /* state-machine time of the step */
     uint64_t fence, ticket, position, count;
     uint64_t expires_in_ms, waited_ms;
-    bool stale; /* ROWS: of this node alone; age_ms: since when it may have changed */
-    uint64_t age_ms;
+    uint64_t age_ms; /* stale: for how long it may have been otherwise */
     /* Letters about it were posted in this step: from a shard to group 0, from group 0 to the
      * shards 1 + i whose bit i is set. It has happened when they are taken. */
     uint64_t posted;
     bool forever;
+    bool stale; /* ROWS: what this node alone knows */
     /* DEADLOCK: owner i waits for lock i, which owner i + 1 holds, and the last one's the first
      */
     struct cycle_step {
