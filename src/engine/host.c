@@ -24,8 +24,7 @@ enum {
     LOOK_MS = 1000,
     STOP_POLL_MS = 10,
     COMPLAIN_MS = 10000,
-    BATCH_BYTES = 64 << 10,  /* enough for a write */
-    BATCH_WAIT_NS = 1000000, /* long enough waited for more */
+    BATCH_BYTES = 16 << 10, /* enough for a write */
 };
 
 struct host {
@@ -45,6 +44,7 @@ struct host {
     uint64_t busy_ms;                     /* when something was last written */
     uint64_t stop_ms;                     /* stopping: no longer than that */
     uint64_t due_ns;                      /* since when there is something to write */
+    uint64_t began_ns, took_ns;           /* the last write */
     size_t due;                           /* how much it was when it was last looked at */
     uv_work_t write_work, snapshot_work;
     struct journal_job *job;
@@ -86,6 +86,7 @@ static void after_write(uv_work_t *w, int status)
     BELAY_CHECK(status == 0);
     h->job = NULL;
     h->busy_ms = uv_now(h->loop);
+    h->took_ns = uv_hrtime() - h->began_ns;
     order_raft_written(h->order, job);
     order_raft_settle(h->order);
 }
@@ -96,6 +97,7 @@ static void start_write(void *ctx, struct journal_job *job)
     BELAY_CHECK(!h->job);
     h->job = job;
     h->write_work.data = h;
+    h->began_ns = uv_hrtime();
     BELAY_CHECK(uv_queue_work(h->loop, &h->write_work, run_write, after_write) == 0);
 }
 
@@ -296,13 +298,13 @@ static void on_idle(uv_idle_t *i)
 
 /* A write costs the processor as much as twenty requests, whatever is in it. So as long as a
  * look at the sockets brings more for it, another look comes first: who was answered after the
- * last write asks again about now. */
+ * last write asks again about now. But no longer than the last write took. */
 static void write_when_quiet(struct host *h)
 {
     size_t due = journal_due(order_raft_journal(h->order));
     if (due && !h->due)
         h->due_ns = uv_hrtime();
-    if (due > h->due && due < BATCH_BYTES && uv_hrtime() - h->due_ns < BATCH_WAIT_NS) {
+    if (due > h->due && due < BATCH_BYTES && uv_hrtime() - h->due_ns < h->took_ns) {
         h->due = due;
         (void)uv_idle_start(&h->idle, on_idle);
         return;
