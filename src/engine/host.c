@@ -51,6 +51,7 @@ struct host {
     struct snapshot_task *task;
     pid_t child;
     bool stored, started, stopping, retired, sealed, stopped;
+    bool told_to_go, removed, hurry;
 };
 
 struct order_raft *host_order(struct host *h)
@@ -175,51 +176,78 @@ static void on_up(void *ctx, uint64_t node)
 static bool was_removed(struct host *h, uint64_t node)
 {
     struct group_conf conf;
-    group_conf(order_raft_group(h->order, 0), &conf);
+    group_conf_committed(order_raft_group(h->order, 0), &conf);
     return conf.n > 0 && !group_conf_find(&conf, node) &&
            node <= order_raft_last_node(h->order);
 }
 
 /* It will try again and again: now and then the log says why it is refused. */
 static bool refuse(struct host *h, const struct peer_hello *hello, const char *event,
-                   const char *why)
+                   struct peer_refusal *why)
 {
     uint64_t now = uv_now(h->loop);
     uint64_t *next = &h->complain_ms[hello->node];
     if (now >= *next) {
         *next = now + COMPLAIN_MS;
-        log_error(event, "node=%s error=\"%s\"", log_bytes(slice_str(hello->name)), why);
+        log_error(event, "node=%s error=\"%s\"", log_bytes(slice_str(hello->name)), why->why);
     }
     return false;
 }
 
-static bool may_speak(void *ctx, const struct peer_hello *hello)
+static bool may_speak(void *ctx, const struct peer_hello *hello, struct peer_refusal *ret_no)
 {
     struct host *h = ctx;
     struct group_conf conf;
-    char text[160];
     if (!h->started || h->stopped)
         return false;
-    if (hello->cluster != h->cluster)
-        return refuse(h, hello, "peer.cluster", "it belongs to another cluster");
-    if (was_removed(h, hello->node))
-        return refuse(h, hello, "peer.removed", "it is no member any more");
+    if (hello->cluster != h->cluster) {
+        snprintf(ret_no->why, sizeof ret_no->why, "it belongs to another cluster");
+        return refuse(h, hello, "peer.cluster", ret_no);
+    }
+    if (was_removed(h, hello->node)) {
+        ret_no->removed = true;
+        snprintf(ret_no->why, sizeof ret_no->why, "it is no member any more");
+        return refuse(h, hello, "peer.removed", ret_no);
+    }
     if (hello->groups != h->groups) {
-        snprintf(text, sizeof text,
+        snprintf(ret_no->why, sizeof ret_no->why,
                  "it has %zu shards, this node %zu: the same --shards is needed on all nodes, "
                  "from an empty data directory on",
                  order_shards((size_t)hello->groups), order_shards(h->groups));
-        return refuse(h, hello, "peer.shards", text);
+        return refuse(h, hello, "peer.shards", ret_no);
     }
-    if (!order_raft_is_same(h->order, hello->node, hello->incarnation))
-        return refuse(h, hello, "peer.forgot",
-                      "it came back with another data directory and may have forgotten votes "
-                      "and entries: remove it from the cluster and add it as a new member");
+    if (!order_raft_is_same(h->order, hello->node, hello->incarnation)) {
+        snprintf(ret_no->why, sizeof ret_no->why,
+                 "it came back with another data directory and may have forgotten votes and "
+                 "entries: remove it from the cluster and add it as a new member");
+        return refuse(h, hello, "peer.forgot", ret_no);
+    }
     h->complain_ms[hello->node] = 0;
     group_conf(order_raft_group(h->order, 0), &conf);
     if (conf.n == 0) /* being added, this node knows nobody but who calls */
         peers_want(h->peers, hello->node, hello->peer);
     return true;
+}
+
+static void go(struct host *h)
+{
+    if (!h->told_to_go && h->config.removed)
+        h->config.removed(h->config.ctx);
+    h->told_to_go = true;
+}
+
+static void on_refused(void *ctx, uint64_t node, const struct peer_refusal *refusal)
+{
+    struct host *h = ctx;
+    uint64_t now = uv_now(h->loop);
+    if (now >= h->complain_ms[node]) {
+        h->complain_ms[node] = now + COMPLAIN_MS;
+        log_error("peer.refuses", "node=%" PRIu64 " error=%s", node,
+                  log_bytes(slice_str(refusal->why)));
+    }
+    h->removed |= refusal->removed;
+    if (h->removed && h->started)
+        go(h);
 }
 
 /* Connections follow the members. */
@@ -321,6 +349,8 @@ static void on_prepare(uv_prepare_t *p)
     struct host *h = p->data;
     uint64_t now = uv_now(h->loop);
     write_when_quiet(h);
+    if (order_raft_is_leaving(h->order))
+        go(h);
     peers_flush(h->peers);
     uint64_t next = earlier(order_raft_next_ms(h->order), h->look_ms);
     if (h->busy_ms)
@@ -420,15 +450,16 @@ static bool plan(struct host *h, struct order_raft_config *oc)
 
 /* --- joining: who has nothing yet must first be told what the cluster is --- */
 
-static bool on_caller(void *ctx, const struct peer_hello *hello)
+static bool on_caller(void *ctx, const struct peer_hello *hello, struct peer_refusal *ret_no)
 {
     struct host *h = ctx;
+    (void)ret_no; /* it will call again */
     if (hello->cluster == 0 || hello->groups == 0 || hello->groups > JOURNAL_SHARDS_MAX)
         return false; /* it waits as well */
     h->cluster = hello->cluster;
     h->groups = (size_t)hello->groups;
     peers_stop(h->peers);
-    return false; /* it will call again */
+    return false;
 }
 
 static enum belay_err await_member(struct host *h)
@@ -484,6 +515,7 @@ static enum belay_err open_order(struct host *h, struct order **ret_order)
                                    .host_ctx = h,
                                    .seed = random_u64(),
                                    .priority = c->priority,
+                                   .drains = c->removed != NULL,
                                    .silence_ms = c->silence_ms,
                                    .segment_bytes = c->segment_bytes,
                                    .snapshot_bytes = c->snapshot_bytes,
@@ -534,7 +566,8 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
                               .frame = on_frame,
                               .up = on_up,
                               .lost = on_lost,
-                              .accept = may_speak};
+                              .accept = may_speak,
+                              .refused = on_refused};
     pc.self = (struct peer_hello){.cluster = h->cluster,
                                   .node = h->id,
                                   .run = order_raft_run(h->order),
@@ -561,8 +594,16 @@ void host_start(struct host *h)
 
 /* --- stop --- */
 
+/* Who leaves hands over by itself, but may have to lead or vote once more. */
+static bool is_needed(const struct host *h)
+{
+    return order_raft_is_leaving(h->order) && !h->removed && !h->hurry;
+}
+
 void host_retire(struct host *h)
 {
+    if (is_needed(h))
+        return;
     if (!h->stopping) {
         h->stopping = true;
         h->stop_ms = uv_now(h->loop) + HOST_STOP_MS;
@@ -571,12 +612,21 @@ void host_retire(struct host *h)
     order_raft_settle(h->order);
 }
 
+void host_hurry(struct host *h)
+{
+    h->hurry = true;
+}
+
 bool host_stop(struct host *h)
 {
     if (h->stopped)
         return true;
+    if (is_needed(h)) {
+        order_raft_drained(h->order);
+        return false;
+    }
     host_retire(h);
-    bool done = h->retired && order_raft_idle(h->order);
+    bool done = h->hurry || (h->retired && order_raft_idle(h->order));
     if (!done && uv_now(h->loop) < h->stop_ms)
         return false;
     if (!h->sealed && !h->job) {

@@ -43,6 +43,10 @@ struct host_config {
     uint8_t priority;        /* 0..15 */
     uint64_t silence_ms, segment_bytes, snapshot_bytes; /* of order_raft_config */
     bool fast_failover, insecure;
+    /* Told once: this node is being removed from its cluster, or has been. It should send its
+     * clients elsewhere, and stop. */
+    void (*removed)(void *ctx);
+    void *ctx;
 };
 
 /* BELAY_OK, or the log says why not. A node that joins a cluster with an empty directory waits
@@ -54,8 +58,10 @@ void host_start(struct host *h); /* after engine_open() */
  * Any number of times. */
 void host_retire(struct host *h);
 /* The same, and makes everything durable. Call it again until it says true: then the handles
- * are closing and the loop may end. */
+ * are closing and the loop may end. A node that is being removed votes until the others can do
+ * without it. */
 bool host_stop(struct host *h);
+void host_hurry(struct host *h); /* host_stop() waits for nobody any more */
 void host_close(struct host *h); /* after engine_close(); NULL is allowed */
 
 struct order_raft *host_order(struct host *h);

@@ -29,7 +29,7 @@ struct standing {
     uint64_t run, heard_ms; /* run 0: nothing yet */
     uint64_t applied;       /* in group 0 */
     uint8_t priority;
-    bool retiring;
+    bool retiring, drained;
 };
 
 /* Leader: the last wish of a node, should it be asked again. */
@@ -121,6 +121,7 @@ struct order_raft {
     uint64_t steer_ms;                     /* when to look after members and leaders */
     bool opened, settling, retired, snapshotting;
     bool leaving;       /* this node is being removed from the cluster */
+    bool drained;       /* and nobody here needs it any more */
     bool must_not_lead; /* leaving, retired or of priority 15: it hands over at once */
     struct arena arena; /* of one call */
     struct buf encoded; /* of one call: an op */

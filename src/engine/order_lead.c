@@ -39,6 +39,11 @@ uint8_t order_raft_priority(const struct order_raft *o, uint64_t id)
     return !is_self(o, id) && has_said ? o->standings[id].priority : o->config.priority;
 }
 
+bool order_raft_is_leaving(const struct order_raft *o)
+{
+    return o->leaving;
+}
+
 uint64_t order_raft_applied(const struct order_raft *o, uint64_t id)
 {
     const struct group *g = o->replicas[0].group;
@@ -100,6 +105,11 @@ static bool is_going(const struct order_raft *o, uint64_t id, const struct membe
     return m->leaving || stops;
 }
 
+static bool is_drained(const struct order_raft *o, uint64_t id)
+{
+    return is_self(o, id) ? o->drained : id < ORIGINS_MAX && o->standings[id].drained;
+}
+
 static struct steer_node node_of(const struct replica *r, const struct group_server *s,
                                  bool is_member)
 {
@@ -108,17 +118,19 @@ static struct steer_node node_of(const struct replica *r, const struct group_ser
     const struct group_server *want = group_conf_find(&members, s->id);
     struct member m;
     member_parse(want ? want->address : "", &m);
+    bool up = is_up(o, s->id);
+    bool stays = want && (!m.leaving || (up && !is_drained(o, s->id)));
     struct steer_node node = {.id = s->id,
                               .priority = order_raft_priority(o, s->id),
                               .member = is_member,
                               .voter = is_member && s->voter,
-                              .wanted = want && !m.leaving,
+                              .wanted = stays,
                               .wanted_voter = want && want->voter,
-                              .up = is_up(o, s->id),
+                              .up = up,
                               .near = is_near(r, s->id),
                               .going = is_going(o, s->id, &m)};
     if (r->shard == 0) {
-        node.wanted = !m.leaving || is_still_in(o, s->id);
+        node.wanted = stays || is_still_in(o, s->id);
         node.wanted_voter = true;
     }
     return node;
@@ -241,7 +253,8 @@ void lead_tell(struct order_raft *o, uint64_t to)
                        .seq = o->run,
                        .index = o->config.priority,
                        .commit = group_applied(o->replicas[0].group),
-                       .flags = o->retired ? WIRE_RETIRING : 0};
+                       .flags = (o->retired ? WIRE_RETIRING : 0u) |
+                                (o->drained ? WIRE_DRAINED : 0u)};
     order_send(o, to, &msg);
 }
 
@@ -263,6 +276,17 @@ void lead_hear(struct order_raft *o, const struct wire *msg)
     s->priority = (uint8_t)msg->index;
     s->applied = msg->commit;
     s->retiring = msg->flags & WIRE_RETIRING;
+    if (s->drained != !!(msg->flags & WIRE_DRAINED))
+        lead_soon(o);
+    s->drained = msg->flags & WIRE_DRAINED;
+}
+
+void order_raft_drained(struct order_raft *o)
+{
+    if (o->drained)
+        return;
+    o->drained = true;
+    tell_all(o);
 }
 
 /* What group 0 says counts for all groups. */

@@ -373,7 +373,7 @@ static void group_changed(void *ctx, uint16_t shard)
         return;
     r->sent_term = group_term(r->group);
     r->sent_leader = leader;
-    if (leader)
+    if (leader && o->opened)
         lead_rank(r);
     r->leads = false; /* until everything from before is applied */
     buf_clear(&r->early);
@@ -764,6 +764,7 @@ enum belay_err order_raft_open(const struct order_raft_config *config, struct or
     o->config = *config;
     o->host = config->host;
     o->ctx = config->host_ctx;
+    o->drained = !config->drains;
     if (o->config.silence_ms == 0)
         o->config.silence_ms = ORDER_SILENCE_MS;
     enum belay_err err = store_identify(o);

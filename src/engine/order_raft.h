@@ -82,6 +82,7 @@ struct order_raft_config {
     uint64_t silence_ms;                    /* 0: ORDER_SILENCE_MS */
     unsigned inflight;                      /* 0: GROUP_INFLIGHT_MAX */
     unsigned guards_off, canaries;
+    bool drains;      /* order_raft_drained() will be called when this node is removed */
     uint8_t priority; /* 0..15, 15 never leads; until an operator says otherwise */
     bool host_writes; /* when it thinks fit, with order_raft_write(); else order_raft_settle()
                          does it at once */
@@ -162,6 +163,10 @@ struct order_ask *order_raft_ask(struct order_raft *o, const struct order_wish *
 void order_raft_ask_forget(struct order_ask *ask); /* nobody waits for its answer any more */
 uint64_t order_raft_applied(const struct order_raft *o, uint64_t id); /* group 0; about */
 uint8_t order_raft_priority(const struct order_raft *o, uint64_t id);
+/* This node is being removed: the others wait until it says that its clients have gone, if it
+ * was to say so (config.drains). */
+bool order_raft_is_leaving(const struct order_raft *o);
+void order_raft_drained(struct order_raft *o);
 bool order_raft_is_settled(const struct order_raft *o, uint64_t id); /* it votes everywhere */
 bool order_raft_idle(const struct order_raft *o); /* nothing pending, nothing being written */
 void order_raft_seal(struct order_raft *o);       /* what is on disk now is complete */

@@ -16,7 +16,12 @@
 #include <string.h>
 #include <uv.h>
 
-enum { READ_BYTES = 256 << 10, BACKLOG = 64 };
+enum {
+    READ_BYTES = 256 << 10,
+    BACKLOG = 64,
+    SAID_BYTES_MAX = 512,        /* to us, on our own connection: a refusal */
+    REFUSED_BYTES_MAX = 1 << 20, /* what it may still send before it has read that */
+};
 
 enum link_state { LINK_RESTING, LINK_LOOKUP, LINK_CONNECTING, LINK_UP };
 
@@ -31,6 +36,7 @@ struct link {
     uv_tcp_t *tcp; /* NULL: none; freed by its close callback */
     uv_write_t write;
     struct buf out, writing;
+    struct buf said; /* by it, on this connection */
     enum link_state state;
     bool busy; /* a write is under way */
     bool wanted;
@@ -43,7 +49,8 @@ struct inlet {
     struct peers *p;
     struct list all;
     struct buf in;
-    uint64_t node; /* 0: has not said who it is */
+    uint64_t node;  /* 0: has not said who it is */
+    size_t ignored; /* bytes since it was refused, with one added; 0: it was not */
 };
 
 struct peers {
@@ -96,6 +103,7 @@ static void drop_link(struct link *l)
         uv_close((uv_handle_t *)l->tcp, on_tcp_closed);
     l->tcp = NULL;
     buf_clear(&l->out);
+    buf_clear(&l->said);
     if (l->state == LINK_UP) {
         log_warn("peer.down", "node=%" PRIu64, l->node);
         if (uv_now(l->p->config.loop) >= l->up_ms + PEER_RETRY_MAX_MS)
@@ -138,18 +146,36 @@ static void flush_link(struct link *l)
 
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *ret)
 {
-    static char sink[64];
+    static char memory[SAID_BYTES_MAX];
     (void)h;
     (void)suggested;
-    *ret = uv_buf_init(sink, sizeof sink); /* nothing is ever said on this side */
+    *ret = uv_buf_init(memory, sizeof memory);
+}
+
+/* Nothing is ever said on this side, but why we are not listened to. */
+static void take_refusal(struct link *l)
+{
+    struct peer_refusal refusal;
+    struct slice frame;
+    size_t used;
+    int got = peer_frame_next(buf_slice(&l->said), &frame, &used);
+    if (got > 0 && peer_refusal_decode(frame, &refusal) == BELAY_OK && l->p->config.refused)
+        l->p->config.refused(l->p->config.ctx, l->node, &refusal);
+    if (got != 0 || buf_len(&l->said) > SAID_BYTES_MAX)
+        drop_link(l);
 }
 
 static void on_link_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
 {
     struct link *l = s->data;
-    (void)b;
-    if (n < 0 && l->tcp == (uv_tcp_t *)s)
+    if (n == 0 || l->tcp != (uv_tcp_t *)s)
+        return;
+    if (n < 0) {
         drop_link(l);
+        return;
+    }
+    buf_put(&l->said, b->base, (size_t)n);
+    take_refusal(l);
 }
 
 static void on_connected(uv_connect_t *c, int status)
@@ -325,6 +351,24 @@ static void tell_lost(const struct inlet *lost)
         p->config.lost(p->config.ctx, lost->node);
 }
 
+/* It is told, and ignored until it goes: closing at once could take the words back. */
+static bool say_no(struct inlet *in, const struct peer_refusal *refusal)
+{
+    struct buf text = {0};
+    struct buf frame = {0};
+    if (refusal->why[0] == '\0')
+        return false;
+    peer_refusal_encode(refusal, &text);
+    peer_frame_put(&frame, buf_slice(&text));
+    BELAY_CHECK(!frame.oom);
+    uv_buf_t b = uv_buf_init(frame.mem + frame.start, (unsigned)buf_len(&frame));
+    bool said = uv_try_write((uv_stream_t *)&in->tcp, &b, 1) == (int)b.len;
+    in->ignored = 1;
+    buf_done(&text);
+    buf_done(&frame);
+    return said;
+}
+
 static bool take_hello(struct inlet *in, struct slice frame)
 {
     struct peer_hello hello;
@@ -333,8 +377,9 @@ static bool take_hello(struct inlet *in, struct slice frame)
         log_warn("peer.stranger", "bytes=%zu", frame.len);
         return false;
     }
-    if (!p->config.accept(p->config.ctx, &hello))
-        return false;
+    struct peer_refusal refusal = {0};
+    if (!p->config.accept(p->config.ctx, &hello, &refusal))
+        return say_no(in, &refusal);
     in->node = hello.node;
     p->hellos[hello.node] = hello;
     return true;
@@ -346,6 +391,8 @@ static bool take_frames(struct inlet *in)
     size_t used;
     int got;
     while ((got = peer_frame_next(buf_slice(&in->in), &frame, &used)) > 0) {
+        if (in->ignored)
+            return true;
         if (in->node == 0) {
             if (!take_hello(in, frame))
                 return false;
@@ -369,6 +416,12 @@ static void on_inlet_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
     struct inlet *in = s->data;
     if (n == 0)
         return;
+    if (in->ignored) {
+        in->ignored += n > 0 ? (size_t)n : 0;
+        if (n < 0 || in->ignored > REFUSED_BYTES_MAX)
+            close_inlet(in);
+        return;
+    }
     if (n > 0)
         buf_put(&in->in, b->base, (size_t)n);
     /* A first frame larger than a hello can be is nobody's. */
@@ -470,6 +523,7 @@ void peers_close(struct peers *p)
             continue;
         buf_done(&p->links[i]->out);
         buf_done(&p->links[i]->writing);
+        buf_done(&p->links[i]->said);
         free(p->links[i]);
     }
     free(p->read_mem);

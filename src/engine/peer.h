@@ -1,6 +1,7 @@
 /* peer.h - frames between the nodes of a cluster, over TCP.
  *
- *   node A --one connection--> node B        A's frames to B; B's to A take a connection of B's
+ *   node A --one connection--> node B        A's frames to B; B's to A take a connection of
+ * B's, but for a refusal
  *
  * A frame is its length, its CRC32C and its bytes; the first one says who is speaking and to
  * which cluster. Lengths are checked before anything is kept, and bytes are kept as they come,
@@ -37,6 +38,12 @@ struct peer_hello {
     char peer[PEER_TEXT_MAX];                        /* where its peers do */
 };
 
+/* Why a node is not listened to: said on its own connection, before that is closed. */
+struct peer_refusal {
+    bool removed; /* it is no member any more */
+    char why[PEER_TEXT_MAX];
+};
+
 struct peers_config {
     struct uv_loop_s *loop;
     struct peer_hello self;
@@ -46,8 +53,9 @@ struct peers_config {
     void (*frame)(void *ctx, uint64_t node, struct slice frame);
     void (*up)(void *ctx, uint64_t node);   /* a fresh connection to it */
     void (*lost)(void *ctx, uint64_t node); /* its connection to us has ended; or NULL */
-    /* May this node speak to us? */
-    bool (*accept)(void *ctx, const struct peer_hello *hello);
+    /* May this node speak to us? If not, it is told why; without a reason it is not. */
+    bool (*accept)(void *ctx, const struct peer_hello *hello, struct peer_refusal *ret_refusal);
+    void (*refused)(void *ctx, uint64_t node, const struct peer_refusal *refusal); /* or NULL */
 };
 
 BELAY_MUST_CHECK enum belay_err peers_open(const struct peers_config *config,
@@ -66,6 +74,8 @@ void peers_close(struct peers *p); /* after the loop; NULL is allowed */
 struct buf;
 void peer_hello_encode(const struct peer_hello *h, struct buf *out);
 BELAY_MUST_CHECK enum belay_err peer_hello_decode(struct slice in, struct peer_hello *ret);
+void peer_refusal_encode(const struct peer_refusal *r, struct buf *out);
+BELAY_MUST_CHECK enum belay_err peer_refusal_decode(struct slice in, struct peer_refusal *ret);
 /* Takes one frame off the front of `in`: 1 one, 0 more bytes are needed, -1 nonsense. */
 int peer_frame_next(struct slice in, struct slice *ret_frame, size_t *ret_used);
 void peer_frame_put(struct buf *out, struct slice frame);

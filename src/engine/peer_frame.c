@@ -8,6 +8,7 @@
 
 enum { FRAME_HEAD = 8, HELLO_VERSION = 2 };
 static const char HELLO_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'P', 'R', '1'};
+static const char REFUSAL_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'N', 'O', '1'};
 
 static uint32_t u32_at(const char *p)
 {
@@ -88,5 +89,27 @@ enum belay_err peer_hello_decode(struct slice in, struct peer_hello *ret)
         r.left.len != 0)
         return BELAY_ERR_CORRUPT;
     *ret = h;
+    return BELAY_OK;
+}
+
+void peer_refusal_encode(const struct peer_refusal *r, struct buf *out)
+{
+    buf_put(out, REFUSAL_MAGIC, sizeof REFUSAL_MAGIC);
+    buf_put_byte(out, (char)r->removed);
+    varint_put_bytes(out, slice_str(r->why));
+}
+
+enum belay_err peer_refusal_decode(struct slice in, struct peer_refusal *ret)
+{
+    struct peer_refusal refusal = {0};
+    if (in.len < sizeof REFUSAL_MAGIC ||
+        memcmp(in.data, REFUSAL_MAGIC, sizeof REFUSAL_MAGIC) != 0)
+        return BELAY_ERR_CORRUPT;
+    struct reader r = {.left = slice_of(in.data + 8, in.len - 8)};
+    uint8_t removed = reader_byte(&r);
+    if (removed > 1 || !take_text(&r, refusal.why) || r.left.len != 0)
+        return BELAY_ERR_CORRUPT;
+    refusal.removed = removed;
+    *ret = refusal;
     return BELAY_OK;
 }

@@ -42,7 +42,13 @@ enum wire_type {
     WIRE_TYPE_COUNT
 };
 
-enum wire_flag { WIRE_DISRUPT = 1, WIRE_PRE_VOTE = 2, WIRE_GRANTED = 4, WIRE_RETIRING = 8 };
+enum wire_flag {
+    WIRE_DISRUPT = 1,
+    WIRE_PRE_VOTE = 2,
+    WIRE_GRANTED = 4,
+    WIRE_RETIRING = 8,
+    WIRE_DRAINED = 16
+};
 
 struct wire_entry {
     uint64_t term;

@@ -192,18 +192,34 @@ static void on_second(uv_timer_t *timer)
 
 /* --- start and stop --- */
 
-static void on_signal(uv_signal_t *handle, int signum)
+static void stop(struct server *s)
 {
-    struct server *s = handle->data;
-    if (s->stopping) {
-        s->stop_at_ms = 0; /* asked twice: at once */
-        return;
-    }
-    log_info("server.stop", "signal=%d connections=%zu", signum, s->n_conns);
     s->stopping = true;
     s->stop_at_ms = uv_now(&s->loop) + SERVER_STOP_MS;
     s->dismiss_at_ms = uv_now(&s->loop) + SERVER_DRAIN_MS;
     close_handle((uv_handle_t *)&s->listener);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct server *s = handle->data;
+    log_info("server.stop", "signal=%d connections=%zu", signum, s->n_conns);
+    if (!s->stopping) {
+        stop(s);
+        return;
+    }
+    s->stop_at_ms = 0; /* asked twice: at once */
+    if (s->host)
+        host_hurry(s->host);
+}
+
+static void on_removed(void *ctx)
+{
+    struct server *s = ctx;
+    if (s->stopping)
+        return;
+    log_error("server.stop", "error=\"this node is removed from its cluster\"");
+    stop(s);
 }
 
 static size_t allowed_connections(size_t wanted)
@@ -303,7 +319,9 @@ static bool open_order(struct server *s, struct order **ret)
                                  .segment_bytes = c->segment_bytes,
                                  .snapshot_bytes = c->snapshot_bytes,
                                  .fast_failover = c->fast_failover,
-                                 .insecure = s->config->insecure};
+                                 .insecure = s->config->insecure,
+                                 .removed = on_removed,
+                                 .ctx = s};
     return host_open(&config, &s->host, ret) == BELAY_OK;
 }
 

@@ -59,6 +59,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         BELAY_CHECK(slice_eq(buf_slice(&out), in));
         buf_done(&out);
     }
+    struct peer_refusal refusal;
+    if (peer_refusal_decode(in, &refusal) == BELAY_OK) {
+        struct buf out = {0};
+        peer_refusal_encode(&refusal, &out);
+        BELAY_CHECK(slice_eq(buf_slice(&out), in));
+        buf_done(&out);
+    }
     while (in.len > 0 && peer_frame_next(in, &frame, &used) == 1) {
         BELAY_CHECK(used <= in.len);
         messages(frame);
