@@ -212,8 +212,12 @@ static void look_at_snapshot(struct inspection *in, struct inspect_file *f, stru
     struct machine *m;
     struct slice state;
     struct saved s = {0};
-    unsigned shard;
-    if (sscanf(f->name, "snapshot-%u-", &shard) != 1 || shard >= JOURNAL_SHARDS_MAX) {
+    static const char prefix[] = "snapshot-";
+    char *end = NULL;
+    bool named = strncmp(f->name, prefix, strlen(prefix)) == 0;
+    unsigned long shard = named ? strtoul(f->name + strlen(prefix), &end, 10) : 0;
+    if (!named || end == f->name + strlen(prefix) || *end != '-' ||
+        shard >= JOURNAL_SHARDS_MAX) {
         say(f, INSPECT_UNUSED, "not Belay's");
         return;
     }

@@ -75,7 +75,8 @@ static void end_runs(struct replica *r)
  * and a step of it is bounded, for a leader that was stopped itself has heard nobody either. */
 static void count_silence(struct order_raft *o, uint64_t now)
 {
-    uint64_t step = now - o->look_ms < 2 * ORDER_LOOK_MS ? now - o->look_ms : 2 * ORDER_LOOK_MS;
+    const uint64_t most = UINT64_C(2) * ORDER_LOOK_MS;
+    uint64_t step = now - o->look_ms < most ? now - o->look_ms : most;
     bool leads = false;
     for (size_t i = 0; i < o->base.n_shards; i++)
         leads |= o->replicas[i].leads;

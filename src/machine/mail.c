@@ -94,10 +94,14 @@ void mail_taken(struct machine *m, const struct op *op, struct effects *fx)
 {
     (void)fx;
     struct mailbox *box = box_of(m, op->target);
-    while (box && box->n_letters && box->posted - box->n_letters < op->fence) {
-        struct letter *l = list_item(box->letters.next, struct letter, in_box);
-        list_remove(&l->in_box);
-        free(l);
+    if (!box)
+        return;
+    list_each_safe(it, &box->letters)
+    {
+        if (box->posted - box->n_letters >= op->fence)
+            return;
+        list_remove(it);
+        free(list_item(it, struct letter, in_box));
         box->n_letters--;
         m->n_letters--;
     }
