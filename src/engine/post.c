@@ -207,7 +207,10 @@ static void carry(struct engine *e, unsigned from, unsigned to, struct carried *
         c->at_ms = now;
         e->order->ops->submit(e->order, from, &op);
     }
-    uint64_t next = (c->sent > taken ? c->sent : taken) + 1;
+    /* This node's copy of the other group may be old: what is known to be taken is not here any
+     * more, and the numbers go on behind it. */
+    uint64_t next = c->sent > taken ? c->sent + 1 : taken + 1;
+    next = next > waiting ? next : waiting;
     while (next <= posted) {
         struct buf letters = {0};
         size_t n = machine_mail(m, to, next, &letters);

@@ -221,6 +221,7 @@ size_t machine_mail(const struct machine *m, unsigned to, uint64_t first, struct
     size_t n = 0;
     if (!box)
         return 0;
+    BELAY_CHECK(first >= number); /* what is before it is gone */
     list_each (it, &box->letters) {
         const struct letter *l = list_item(it, const struct letter, in_box);
         if (number++ < first)
