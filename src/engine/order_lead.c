@@ -67,13 +67,26 @@ bool order_raft_is_settled(const struct order_raft *o, uint64_t id)
     return true;
 }
 
-/* The node has a say in a group other than 0. */
+/* Is what this node sees of the members of a group what its leader sees, up to a moment ago? */
+static bool knows_members(const struct replica *r)
+{
+    if (r->leads)
+        return true;
+    return group_leader(r->group) != 0 && r->heard_at != 0 &&
+           order_now(r->o) - r->heard_at < r->o->config.election_ms &&
+           group_applied(r->group) >= r->heard_commit && r->heard_commit > 0;
+}
+
+/* The node has a say in a group other than 0, or nobody here can tell: those who stay must have
+ * taken over every group before group 0 lets it go, or that group is lost. */
 static bool is_still_in(const struct order_raft *o, uint64_t id)
 {
     for (size_t i = 1; i < o->base.n_shards; i++) {
-        struct group_conf conf;
-        group_conf(o->replicas[i].group, &conf);
-        if (group_conf_find(&conf, id))
+        struct group_conf last, committed;
+        group_conf(o->replicas[i].group, &last);
+        group_conf_committed(o->replicas[i].group, &committed);
+        if (!knows_members(&o->replicas[i]) || group_conf_find(&last, id) ||
+            group_conf_find(&committed, id))
             return true;
     }
     return false;
