@@ -20,8 +20,8 @@
 #include "sim_disk.h"
 
 enum {
-    SIM_NODES = 6, /* 1-based; the last ones may join later */
-    SIM_SHARDS = 1,
+    SIM_NODES = 10, /* 1-based; a number is used once */
+    SIM_JOINS = 5,  /* of them may be added */
     SIM_TERMS = 1 << 14,
 };
 
@@ -32,6 +32,7 @@ enum { CANARY_NO_COUNTER = 8 }; /* the counter of fences is not in the snapshot 
 struct sim_plan {
     uint64_t seed;
     int nodes;        /* members at first */
+    size_t groups;    /* 1, or one for namespaces and sessions and one for each shard */
     uint64_t span_ms; /* with faults; then everything heals */
     int clients;
     bool crashes, pauses, cuts, one_way, transfers, changes, clocks, aim_leader, herd;
@@ -75,30 +76,37 @@ struct sim_node {
     struct journal_job *job; /* being written */
     struct snapshot_task *task;
     bool member; /* has been part of the cluster */
+    bool joins;  /* it was not there when it was made */
     bool wrong_disk;
     bool dying;                    /* its disk failed: it stops when the call is back */
-    uint64_t applied[SIM_SHARDS];  /* ops in its state */
-    uint64_t compared[SIM_SHARDS]; /* the same, when its hash was last looked at */
+    enum order_wish_kind wish;     /* what an operator asked here last */
+    unsigned wishes;               /* not answered yet */
+    bool leaving;                  /* an operator wants it removed */
+    bool gone;                     /* and stopped, for good */
+    uint64_t applied[SIM_GROUPS];  /* ops in its state */
+    uint64_t compared[SIM_GROUPS]; /* the same, when its hash was last looked at */
     struct sim_news news;
+};
+
+enum sim_event_kind {
+    EV_MESSAGE,
+    EV_WRITTEN,
+    EV_SNAPSHOT,
+    EV_WAKE,
+    EV_CLIENT, /* its turn */
+    EV_GO,     /* it goes away, if it still waits */
+    EV_KEEP,   /* its server keeps its session */
+    EV_FAULT,
+    EV_HUNT,
+    EV_START,
+    EV_JOIN,
+    EV_HEAL,
+    EV_OPERATE
 };
 
 struct sim_event {
     uint64_t at, seq;
-    enum {
-        EV_MESSAGE,
-        EV_WRITTEN,
-        EV_SNAPSHOT,
-        EV_WAKE,
-        EV_CLIENT, /* its turn */
-        EV_GO,     /* it goes away, if it still waits */
-        EV_KEEP,   /* its server keeps its session */
-        EV_FAULT,
-        EV_HUNT,
-        EV_START,
-        EV_JOIN,
-        EV_HEAL,
-        EV_STOP
-    } kind;
+    enum sim_event_kind kind;
     uint64_t node, life, from;
     struct buf bytes;
 };
@@ -118,7 +126,9 @@ struct sim_world {
     struct sim_past past;
     struct judge *judge;
     bool healing;
-    uint64_t leader_of[SIM_TERMS];
+    uint64_t leader_of[SIM_GROUPS][SIM_TERMS];
+    uint64_t next_node; /* a number that nobody had */
+    uint64_t names;     /* of nodes that were to be added */
     uint64_t n_acked, n_faults, n_crashes, n_reads, n_leaders, n_unknown, n_changes;
     const char *wrong;
     char wrong_text[512];
@@ -131,7 +141,8 @@ uint64_t sim_between(struct sim_world *w, uint64_t from, uint64_t to);
 void sim_wrong(struct sim_world *w, const char *what, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void sim_mark(struct sim_world *w, uint64_t what); /* into the trace */
-struct sim_event *sim_post(struct sim_world *w, uint64_t in_ms, int kind, uint64_t node);
+struct sim_event *sim_post(struct sim_world *w, uint64_t in_ms, enum sim_event_kind kind,
+                           uint64_t node);
 struct sim_event *sim_next(struct sim_world *w);              /* NULL: none; the clock moves */
 void sim_put_back(struct sim_world *w, struct sim_event *ev); /* takes it */
 void sim_drop(struct sim_event *ev);                          /* frees it */
@@ -139,9 +150,10 @@ void sim_drop(struct sim_event *ev);                          /* frees it */
 /* sim_fault.c */
 void sim_plan(uint64_t seed, struct sim_plan *ret);
 void sim_fault(struct sim_world *w);
-void sim_hunt(struct sim_world *w, uint64_t leader, uint64_t term);
+void sim_hunt(struct sim_world *w, uint64_t leader, size_t group, uint64_t term);
+void sim_operate(struct sim_world *w); /* starts who was added, stops who was removed */
 void sim_heal_cuts(struct sim_world *w);
-uint64_t sim_leader(const struct sim_world *w); /* 0: none */
+uint64_t sim_leader(const struct sim_world *w, size_t group); /* 0: none */
 
 /* sim_node.c */
 void sim_node_start(struct sim_world *w, uint64_t id);
@@ -150,7 +162,7 @@ void sim_node_event(struct sim_world *w, struct sim_event *ev);
 void sim_node_settle(struct sim_world *w, struct sim_node *n);
 uint64_t sim_node_clock(const struct sim_node *n);
 void sim_node_set_rate(struct sim_node *n, uint64_t rate); /* per mille of the world's time */
-struct group *sim_group(const struct sim_node *n);
+struct group *sim_group(const struct sim_node *n, size_t group);
 
 /* sim_tap.c: who is being called; what it applies and reads meanwhile is its own. */
 void sim_enter(struct sim_node *n);
@@ -166,10 +178,11 @@ void judge_read(struct judge *j, struct sim_node *n, size_t shard, const struct 
 void judge_state(struct judge *j, struct sim_node *n, size_t shard);
 uint64_t judge_length(const struct judge *j, size_t shard); /* ops that anybody has applied */
 uint64_t judge_news(const struct judge *j, const struct sim_node *n); /* up to its state */
-bool judge_equal(const struct judge *j, const struct sim_node *n);    /* has all of it */
-bool judge_empty(const struct judge *j); /* nothing is held, waited for, set or open */
-bool judge_knows(const struct judge *j, size_t shard, uint64_t asker); /* is it in the log? */
-const struct machine *judge_machine(const struct judge *j, size_t shard);
+bool judge_equal(const struct judge *j, const struct sim_node *n,
+                 size_t shard); /* has all of it */
+bool judge_empty(
+    const struct judge *j); /* nothing is held, waited for, set, open, on its way */
+bool judge_knows(const struct judge *j, uint64_t asker); /* is it in a log? */
 void judge_describe(const struct judge *j);
 uint64_t digest_event(const struct event *ev); /* of every field, rows and all */
 #endif

@@ -38,6 +38,8 @@ static void session_named(struct sim_client *c, const struct event *ev)
         return;
     if (c->call.kind == OP_SESSION_KEEPALIVE)
         kept = ev->count == (uint64_t)c->call.names;
+    else if (c->w->plan.groups > 1 && c->call.kind != OP_SESSION_ATTACH)
+        kept = false; /* a shard tells group 0 of it now and then, and later */
     if (gone && promise_session(c))
         sim_wrong(c->w, "I11",
                   "client %d lost session %" PRIu64 " after %" PRIu64 " of %" PRIu64 " ms",
@@ -212,10 +214,12 @@ static void session_closed(struct sim_client *c, const struct event *ev)
     if (ev->kind != EVENT_SESSION_ENDED && promise_session(c))
         sim_wrong(c->w, "I11", "client %d: session %" PRIu64 " was over too early", c->no,
                   s->number);
-    for (int i = 0; i < SIM_HOLDS; i++)
+    /* With several groups, one that was over before may still be ending in a shard. */
+    bool ended = ev->kind == EVENT_SESSION_ENDED || c->w->plan.groups == 1;
+    for (int i = 0; i < SIM_HOLDS && ended; i++)
         if (c->holds[i].used && c->holds[i].session == s->number)
             promise_gone(c->w, &c->holds[i]);
-    if (s->number < SIM_SESSIONS)
+    if (s->number < SIM_SESSIONS && ended)
         c->w->past.closed[s->number] = c->w->moment;
     promise_forget_session(c);
 }
@@ -243,8 +247,16 @@ static bool anybody_must_hold(const struct sim_client *c)
     return false;
 }
 
+static void namespace_made(struct sim_client *c, const struct event *ev)
+{
+    struct sim_space *space = &c->w->spaces[c->call.ns];
+    if (ev->kind == EVENT_NAMESPACE_CREATED)
+        space->is_there = space->leaving == 0 && !c->call.shaken;
+}
+
 static void namespace_deleted(struct sim_client *c, const struct event *ev)
 {
+    c->w->spaces[c->call.ns].leaving--;
     if (c->call.again) { /* forced */
         c->w->spaces[c->call.ns].deleting--;
         return;
@@ -303,6 +315,8 @@ static void told(struct sim_client *c, const struct event *ev)
         lock_answer(c, ev);
     else if (kind >= OP_SESSION_OPEN && kind <= OP_SESSION_CLOSE)
         session_answer(c, ev);
+    else if (kind == OP_NAMESPACE_CREATE)
+        namespace_made(c, ev);
     else if (kind == OP_NAMESPACE_DELETE)
         namespace_deleted(c, ev);
     else if (kind == OP_TXN)
@@ -310,8 +324,9 @@ static void told(struct sim_client *c, const struct event *ev)
     else if (op_is_read(kind))
         read_answer(c, ev);
     session_named(c, ev);
-    if (ev->kind == EVENT_FAILED && ev->err == BELAY_ERR_NO_NAMESPACE && c->call.ns == 0)
-        sim_wrong(c->w, "I6", "client %d: the namespace default is not there", c->no);
+    bool must = c->call.ns == 0 || (c->call.in_space && c->w->spaces[c->call.ns].is_there);
+    if (ev->kind == EVENT_FAILED && ev->err == BELAY_ERR_NO_NAMESPACE && must)
+        sim_wrong(c->w, "I29", "client %d: namespace %d is not there", c->no, c->call.ns);
 }
 
 /* What may have ended, has ended for all this client knows. */
@@ -336,7 +351,7 @@ void sim_answer_unknown(struct sim_client *c)
 static void check_never(struct sim_client *c, const struct event *ev)
 {
     if (slice_eq(ev->text, SLICE("no leader in time")) &&
-        judge_knows(c->w->judge, 0, c->call.asker))
+        judge_knows(c->w->judge, c->call.asker))
         sim_wrong(c->w, "I7", "client %d was told that nothing happened, and it did", c->no);
 }
 

@@ -363,6 +363,12 @@ static bool start_namespace(struct sim_client *c, struct op *op)
     }
     op->kind = OP_NAMESPACE_DELETE;
     op->text = slice_of("", 0);
+    w->spaces[c->call.ns].leaving++;
+    w->spaces[c->call.ns].is_there = false;
+    for (int i = 0; i < w->plan.clients; i++)
+        if (w->clients[i].call.kind == OP_NAMESPACE_CREATE &&
+            w->clients[i].call.ns == c->call.ns)
+            w->clients[i].call.shaken = true;
     if (what == 9) {
         op->flags = OP_FORCE;
         c->call.again = true;
@@ -501,8 +507,10 @@ static void submit(struct sim_client *c, struct sim_node *n, struct op *op)
     c->call.invoked = w->moment;
     c->call.invoked_ms = w->now;
     c->call.wait_ms = op->wait_ms;
-    c->call.known = judge_length(w->judge, 0);
-    if (space->deleting)
+    c->call.in_space = space->is_there;
+    for (size_t i = 0; i < w->plan.groups; i++)
+        c->call.known[i] = judge_length(w->judge, i);
+    if (space->deleting || (op->kind == OP_NAMESPACE_CREATE && space->leaving))
         c->call.shaken = true;
     for (int i = 0; i < c->call.names && c->call.lock + i < SIM_LOCKS; i++)
         if (space->locks[c->call.lock + i].breaking)

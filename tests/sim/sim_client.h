@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 
 enum {
+    SIM_GROUPS = 4,
     SIM_CLIENTS = 12,
     SIM_SPACES = 3,  /* the first is "default" and is never deleted */
     SIM_LOCKS = 5,   /* of each */
@@ -79,13 +80,14 @@ struct sim_call {
     enum sim_deal deal;
     uint64_t asker, node;
     uint64_t invoked, invoked_ms; /* moment and time */
-    uint64_t known;               /* ops that anybody had applied then */
+    uint64_t known[SIM_GROUPS];   /* ops that anybody had applied then */
     uint64_t wait_ms;
     int ns, lock, names;  /* names: how many, from `lock` on */
     int hold;             /* which of its own, -1: none */
     bool again;           /* asks for what it holds */
     bool was_sure;        /* its hold or session, before this was asked */
     bool shaken;          /* a break or a forced delete may have hit it meanwhile */
+    bool in_space;        /* its namespace was known to be there */
     struct sim_hold want; /* what it has when it is granted */
     uint64_t session;
     uint64_t x, y; /* the accounts afterwards */
@@ -124,7 +126,9 @@ struct sim_lock {
 
 struct sim_space {
     struct sim_lock locks[SIM_LOCKS];
-    int deleting; /* forced deletes, likewise */
+    int deleting;  /* forced deletes, likewise */
+    bool is_there; /* it was made, and nobody has asked since that it goes */
+    int leaving;   /* deletes of any kind, under way or unknown */
 };
 
 struct sim_past {

@@ -3,10 +3,13 @@
  * Uniform faults miss the known bugs: every seed draws its own mixture, and faults aim at
  * leaders. A hunt cuts off whoever has just been elected, while its first entries are on their
  * way, and joins the one before again: majorities rotate, and entries of several terms meet. */
+#include "engine/member.h"
 #include "sim.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+
+enum { LATE_MS = 20000 }; /* after the healing */
 
 void sim_plan(uint64_t seed, struct sim_plan *ret)
 {
@@ -17,6 +20,7 @@ void sim_plan(uint64_t seed, struct sim_plan *ret)
     static const unsigned disks[] = {0, 1, 5, 40, 200};
     static const unsigned inflights[] = {1, 2, 8, 64, 64};
     static const uint64_t snaps[] = {600, 2000, 8000, 1 << 20};
+    static const size_t groups[] = {1, 1, 1, 1, 3, 4};
     *ret = (struct sim_plan){.seed = seed,
                              .nodes = sizes[sim_random(&w, 6)],
                              .span_ms = 40000,
@@ -40,20 +44,23 @@ void sim_plan(uint64_t seed, struct sim_plan *ret)
                              .hunt = sim_chance(&w, 30),
                              .bad_disks = sim_chance(&w, 20),
                              .short_ttls = sim_chance(&w, 30),
-                             .inflight = inflights[sim_random(&w, 5)]};
+                             .inflight = inflights[sim_random(&w, 5)],
+                             .groups = groups[sim_random(&w, 6)]};
     for (unsigned habit = 1; habit <= HABIT_ALL; habit <<= 1)
         if (sim_chance(&w, 60))
             ret->habits |= habit;
     if (ret->nodes == 1 && !ret->changes) /* it stays alone */
         ret->cuts = ret->hunt = false;
+    if (ret->groups > 1)
+        ret->habits |= HABIT_NAMESPACE | HABIT_SESSION;
 }
 
-uint64_t sim_leader(const struct sim_world *w)
+uint64_t sim_leader(const struct sim_world *w, size_t group)
 {
     uint64_t best = 0;
     uint64_t term = 0;
     for (uint64_t i = 1; i <= SIM_NODES; i++) {
-        struct group *g = sim_group(&w->nodes[i]);
+        struct group *g = sim_group(&w->nodes[i], group);
         if (g && group_role(g) == GROUP_LEADER && group_term(g) > term) {
             best = i;
             term = group_term(g);
@@ -65,7 +72,7 @@ uint64_t sim_leader(const struct sim_world *w)
 /* Faults aim: leaders are where the trouble is. */
 static uint64_t victim(struct sim_world *w)
 {
-    uint64_t leader = sim_leader(w);
+    uint64_t leader = sim_leader(w, sim_random(w, w->plan.groups));
     if (w->plan.aim_leader && leader && sim_chance(w, 60))
         return leader;
     return 1 + sim_random(w, SIM_NODES);
@@ -108,15 +115,15 @@ static void cut(struct sim_world *w)
 
 static void crash(struct sim_world *w, uint64_t id)
 {
-    if (!w->nodes[id].order)
+    if (!w->nodes[id].order || w->nodes[id].gone)
         return;
     sim_node_crash(w, id);
     sim_post(w, 10 + sim_random(w, 3000), EV_START, id);
 }
 
-void sim_hunt(struct sim_world *w, uint64_t leader, uint64_t term)
+void sim_hunt(struct sim_world *w, uint64_t leader, size_t group, uint64_t term)
 {
-    struct group *g = sim_group(&w->nodes[leader]);
+    struct group *g = sim_group(&w->nodes[leader], group);
     if (w->healing || !g || group_role(g) != GROUP_LEADER || group_term(g) != term)
         return;
     w->n_faults++;
@@ -129,45 +136,134 @@ void sim_hunt(struct sim_world *w, uint64_t leader, uint64_t term)
     sim_post(w, 500 + sim_random(w, 4000), EV_JOIN, 0);
 }
 
-static void change_members(struct sim_world *w)
+static bool is_member(const struct sim_world *w, uint64_t id)
 {
-    uint64_t leader = sim_leader(w);
-    struct group *g = leader ? sim_group(&w->nodes[leader]) : NULL;
-    struct group_conf conf;
-    if (!g)
-        return;
-    group_conf(g, &conf);
-    struct group_server s = {.id = 1 + sim_random(w, SIM_NODES)};
-    snprintf(s.address, sizeof s.address, "node-%" PRIu64, s.id);
-    const struct group_server *known = group_conf_find(&conf, s.id);
-    struct sim_node *n = &w->nodes[s.id];
-    enum belay_err err = BELAY_ERR_UNAVAILABLE;
-    struct order_raft *o = order_raft_of(w->nodes[leader].order);
-    sim_enter(&w->nodes[leader]);
-    if (known && !known->voter) {
-        uint64_t match = 0;
-        if (group_match(g, s.id, &match) && match + 8 >= group_commit(g))
-            err = order_raft_change(o, GROUP_PROMOTE, &s);
-    } else if (known && conf.n > 2 && s.id != leader) {
-        err = order_raft_change(o, GROUP_REMOVE, &s);
-    } else if (!known && n->order) {
-        n->member = true;
-        err = order_raft_change(o, GROUP_ADD, &s);
+    bool known = false;
+    for (size_t i = 0; i < w->plan.groups; i++) {
+        uint64_t leader = sim_leader(w, i);
+        struct group_conf conf;
+        if (!leader)
+            return true; /* who knows */
+        group_conf(sim_group(&w->nodes[leader], i), &conf);
+        known |= group_conf_find(&conf, id) != NULL;
+        group_conf_committed(sim_group(&w->nodes[leader], i), &conf);
+        known |= group_conf_find(&conf, id) != NULL;
     }
-    w->n_changes += err == BELAY_OK;
-    sim_node_settle(w, &w->nodes[leader]);
+    return known;
 }
 
-static void transfer(struct sim_world *w)
+/* Who is in the list and was never there is started. */
+static void start_added(struct sim_world *w)
 {
-    uint64_t leader = sim_leader(w);
+    uint64_t leader = sim_leader(w, 0);
+    struct group_conf conf;
     if (!leader)
         return;
-    sim_enter(&w->nodes[leader]);
-    enum belay_err err =
-        group_transfer(sim_group(&w->nodes[leader]), 0, sim_node_clock(&w->nodes[leader]));
-    (void)err;
-    sim_node_settle(w, &w->nodes[leader]);
+    group_conf(sim_group(&w->nodes[leader], 0), &conf);
+    for (size_t i = 0; i < conf.n; i++) {
+        uint64_t id = conf.servers[i].id;
+        BELAY_CHECK(id <= SIM_NODES);
+        if (w->nodes[id].member)
+            continue;
+        w->nodes[id].member = w->nodes[id].joins = true;
+        w->next_node = id >= w->next_node ? id + 1 : w->next_node;
+        sim_post(w, 10 + sim_random(w, 2000), EV_START, id);
+    }
+}
+
+/* Who was removed is stopped, for nobody will ever answer there; in the end also who was to be
+ * added, when that has come to nothing. */
+void sim_operate(struct sim_world *w)
+{
+    start_added(w);
+    bool late = w->healing && w->now > w->plan.span_ms + LATE_MS;
+    for (uint64_t i = 1; i < w->next_node; i++) {
+        if (w->nodes[i].gone || is_member(w, i) || !(w->nodes[i].leaving || late))
+            continue;
+        w->nodes[i].gone = true;
+        sim_node_crash(w, i);
+    }
+}
+
+/* --- operators --- */
+
+static void wish_done(void *ctx, enum belay_err err, uint64_t id)
+{
+    struct sim_node *n = ctx;
+    (void)id;
+    n->wishes--;
+    n->w->n_changes += err == BELAY_OK && (n->wish == WISH_ADD || n->wish == WISH_REMOVE);
+}
+
+static void ask(struct sim_world *w, struct sim_node *n, const struct order_wish *wish)
+{
+    sim_enter(n);
+    n->wish = wish->kind;
+    n->wishes += order_raft_ask(order_raft_of(n->order), wish, wish_done, n) != NULL;
+    sim_node_settle(w, n);
+}
+
+/* One that this node knows; false: none. */
+static bool pick_member(struct sim_world *w, const struct sim_node *n, struct order_wish *wish,
+                        uint64_t *ret_id)
+{
+    struct group_conf conf;
+    struct member m;
+    group_conf(sim_group(n, 0), &conf);
+    if (conf.n == 0)
+        return false;
+    const struct group_server *s = &conf.servers[sim_random(w, conf.n)];
+    member_parse(s->address, &m);
+    memcpy(wish->name, m.name, sizeof wish->name);
+    *ret_id = s->id;
+    return true;
+}
+
+static struct sim_node *pick_node(struct sim_world *w)
+{
+    struct sim_node *n = &w->nodes[1 + sim_random(w, SIM_NODES)];
+    return n->order && n->member && n->wishes == 0 && n->paused_until <= w->now ? n : NULL;
+}
+
+static void change_members(struct sim_world *w)
+{
+    struct sim_node *n = pick_node(w);
+    struct order_wish wish = {.kind = WISH_REMOVE};
+    uint64_t id;
+    if (!n)
+        return;
+    if (w->names < SIM_JOINS && sim_chance(w, 60)) {
+        wish.kind = WISH_ADD;
+        snprintf(wish.name, sizeof wish.name, "m%" PRIu64, ++w->names);
+        snprintf(wish.peer, sizeof wish.peer, "node-%" PRIu64, w->names);
+    } else if (pick_member(w, n, &wish, &id)) {
+        w->nodes[id].leaving = true;
+    } else {
+        return;
+    }
+    ask(w, n, &wish);
+}
+
+/* By the core itself, to whoever is fit; or as an operator wants it. */
+static void transfer(struct sim_world *w)
+{
+    size_t group = sim_random(w, w->plan.groups);
+    uint64_t leader = sim_leader(w, group);
+    struct sim_node *n = pick_node(w);
+    struct order_wish wish = {.kind = sim_chance(w, 70) ? WISH_TRANSFER : WISH_PRIORITY,
+                              .priority = (uint8_t)sim_random(w, 3)};
+    uint64_t id;
+    if (n && sim_chance(w, 50) && pick_member(w, n, &wish, &id)) {
+        if (wish.kind == WISH_TRANSFER)
+            wish.group = (uint16_t)group;
+        ask(w, n, &wish);
+    } else if (leader) {
+        sim_enter(&w->nodes[leader]);
+        enum belay_err err = group_transfer(sim_group(&w->nodes[leader], group), 0,
+                                            sim_node_clock(&w->nodes[leader]));
+        (void)err;
+        sim_node_settle(w, &w->nodes[leader]);
+    }
 }
 
 /* The next change of its disk fails, the node gives up, and somebody makes room. */

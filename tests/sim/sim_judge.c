@@ -3,12 +3,14 @@
  * The first node that applies an op makes it part of the log; every other one must apply the
  * same op at the same place (I15), say the same (I14) and be in the same state (I13); so must a
  * machine of the judge's own, with another hash key and without disks, snapshots and restarts.
- * An asker is in the log once (I7). Between two ops the log's time moves no more than the
+ * An asker is in one log, once (I7). What groups write to each other arrives as it was written,
+ * and is taken in the end (I28). Between two ops the log's time moves no more than the
  * world's (I11). A read sees everything that anybody had applied when it was
  * asked (I8), and says what the judge's machine says. */
 #include "sim_judge.h"
 
 #include "base/hash.h"
+#include "machine/varint.h"
 #include "story.h"
 
 #include <inttypes.h>
@@ -34,14 +36,21 @@ struct log {
     struct effects fx;
     struct step *steps;
     size_t n, cap;
-    uint64_t *askers; /* open addressing */
-    size_t n_askers, cap_askers;
     struct rules *rules;
+};
+
+/* Letters from one group to another, by number. */
+struct letters {
+    uint64_t *digests;
+    size_t n, cap;
 };
 
 struct judge {
     struct sim_world *w;
-    struct log logs[SIM_SHARDS];
+    struct log logs[SIM_GROUPS];
+    struct letters letters[SIM_GROUPS][SIM_GROUPS]; /* from, to */
+    uint64_t *askers;                               /* open addressing */
+    size_t n_askers, cap_askers;
     struct buf scratch;
 };
 
@@ -49,8 +58,10 @@ struct judge *judge_open(struct sim_world *w)
 {
     struct judge *j = mem_zalloc(sizeof *j);
     j->w = w;
-    for (size_t i = 0; i < SIM_SHARDS; i++) {
+    for (size_t i = 0; i < j->w->plan.groups; i++) {
         j->logs[i].machine = machine_open((struct hash_key){i + 1, 42});
+        if (w->plan.groups > 1)
+            machine_set_group(j->logs[i].machine, (unsigned)i, (unsigned)w->plan.groups);
         j->logs[i].rules = rules_open(w);
         j->logs[i].stamps = mem_zalloc(STAMPS * sizeof(struct stamp));
     }
@@ -59,66 +70,76 @@ struct judge *judge_open(struct sim_world *w)
 
 void judge_close(struct judge *j)
 {
-    for (size_t i = 0; i < SIM_SHARDS; i++) {
+    for (size_t i = 0; i < j->w->plan.groups; i++) {
         struct log *log = &j->logs[i];
         machine_close(log->machine);
         effects_done(&log->fx);
         rules_close(log->rules);
         free(log->steps);
-        free(log->askers);
         free(log->stamps);
+        for (size_t k = 0; k < SIM_GROUPS; k++)
+            free(j->letters[i][k].digests);
     }
+    free(j->askers);
     buf_done(&j->scratch);
     free(j);
 }
 
 /* --- askers --- */
 
-static uint64_t *asker_place(const struct log *log, uint64_t asker)
+static uint64_t *asker_place(const struct judge *j, uint64_t asker)
 {
-    size_t at = (size_t)(asker * 0x9e3779b97f4a7c15u >> 20) & (log->cap_askers - 1);
-    while (log->askers[at] && log->askers[at] != asker)
-        at = (at + 1) & (log->cap_askers - 1);
-    return &log->askers[at];
+    size_t at = (size_t)(asker * 0x9e3779b97f4a7c15u >> 20) & (j->cap_askers - 1);
+    while (j->askers[at] && j->askers[at] != asker)
+        at = (at + 1) & (j->cap_askers - 1);
+    return &j->askers[at];
 }
 
-static void grow_askers(struct log *log)
+static void grow_askers(struct judge *j)
 {
-    struct log old = *log;
-    log->cap_askers = old.cap_askers ? 2 * old.cap_askers : 1024;
-    log->askers = mem_zalloc(log->cap_askers * sizeof *log->askers);
-    for (size_t i = 0; i < old.cap_askers; i++)
-        if (old.askers[i])
-            *asker_place(log, old.askers[i]) = old.askers[i];
-    free(old.askers);
+    uint64_t *old = j->askers;
+    size_t n = j->cap_askers;
+    j->cap_askers = n ? 2 * n : 1024;
+    j->askers = mem_zalloc(j->cap_askers * sizeof *j->askers);
+    for (size_t i = 0; i < n; i++)
+        if (old[i])
+            *asker_place(j, old[i]) = old[i];
+    free(old);
 }
 
-static bool asker_is_new(struct log *log, uint64_t asker)
+/* To enrol a session in a shard is no effect of its own: the op comes behind it. */
+static void check_once(struct judge *j, const struct op *op)
 {
-    if (2 * log->n_askers >= log->cap_askers)
-        grow_askers(log);
-    uint64_t *place = asker_place(log, asker);
+    if (!op->asker || op->kind == OP_SESSION_ENROL)
+        return;
+    if (2 * j->n_askers >= j->cap_askers)
+        grow_askers(j);
+    uint64_t *place = asker_place(j, op->asker);
     if (*place)
-        return false;
-    *place = asker;
-    log->n_askers++;
-    return true;
+        sim_wrong(j->w, "I7", "asker %" PRIx64 " is in the log twice, again at op %" PRIu64,
+                  op->asker, op->index);
+    j->n_askers += *place == 0;
+    *place = op->asker;
 }
 
-bool judge_knows(const struct judge *j, size_t shard, uint64_t asker)
+bool judge_knows(const struct judge *j, uint64_t asker)
 {
-    const struct log *log = &j->logs[shard];
-    return log->cap_askers && *asker_place(log, asker) != 0;
+    return j->cap_askers && *asker_place(j, asker) != 0;
 }
 
 /* --- digests and texts --- */
 
-static uint64_t digest_op(struct judge *j, const struct op *op)
+static uint64_t digest_bytes(struct slice s)
 {
     static const struct hash_key key = {7, 7};
+    return hash_bytes(&key, s.data, s.len);
+}
+
+static uint64_t digest_op(struct judge *j, const struct op *op)
+{
     buf_clear(&j->scratch);
     op_encode(op, &j->scratch);
-    return hash_bytes(&key, buf_data(&j->scratch), buf_len(&j->scratch));
+    return digest_bytes(buf_slice(&j->scratch));
 }
 
 static uint64_t digest_events(const struct event *events, size_t n)
@@ -129,8 +150,8 @@ static uint64_t digest_events(const struct event *events, size_t n)
     return h;
 }
 
-static void tell(const struct judge *j, const struct op *op, const struct event *events,
-                 size_t n)
+static void tell(const struct judge *j, size_t group, const struct op *op,
+                 const struct event *events, size_t n)
 {
     struct buf text = {0};
     story_put_op(&text, op);
@@ -138,8 +159,8 @@ static void tell(const struct judge *j, const struct op *op, const struct event 
         buf_put_str(&text, i ? ", " : " -> ");
         story_put_event(&text, op, &events[i]);
     }
-    printf("#   %6" PRIu64 " ms op %" PRIu64 " @%" PRIx64 ": %s\n", j->w->now, op->index,
-           op->asker, buf_cstr(&text));
+    printf("#   %6" PRIu64 " ms op %zu/%" PRIu64 " @%" PRIx64 ": %s\n", j->w->now, group,
+           op->index, op->asker, buf_cstr(&text));
     buf_done(&text);
 }
 
@@ -172,11 +193,60 @@ static void check_clock(struct judge *j, const struct log *log, const struct op 
                   op->index, op->now_ms - before, passed);
 }
 
+/* --- letters --- */
+
+static void note_letters(struct judge *j, size_t group)
+{
+    const struct machine *m = j->logs[group].machine;
+    for (size_t to = 0; to < j->w->plan.groups; to++) {
+        struct letters *l = &j->letters[group][to];
+        while (l->n < machine_posted(m, (unsigned)to)) {
+            if (l->n == l->cap) {
+                l->cap = l->cap ? 2 * l->cap : 64;
+                l->digests = mem_resize(l->digests, l->cap * sizeof *l->digests);
+            }
+            buf_clear(&j->scratch);
+            (void)machine_mail(m, (unsigned)to, l->n + 1, &j->scratch);
+            struct reader in = {.left = buf_slice(&j->scratch)};
+            l->digests[l->n++] = digest_bytes(reader_bytes(&in));
+        }
+    }
+}
+
+static void check_letters(struct judge *j, size_t group, const struct op *op)
+{
+    if (op->kind != OP_MAIL || op->target >= SIM_GROUPS)
+        return;
+    const struct letters *l = &j->letters[op->target][group];
+    struct reader in = {.left = op->program};
+    for (uint64_t number = op->fence; in.left.len > 0; number++) {
+        uint64_t digest = digest_bytes(reader_bytes(&in));
+        if (number > l->n || l->digests[number - 1] != digest)
+            sim_wrong(j->w, "I28",
+                      "group %zu gets letter %" PRIu64 " of group %" PRIu64
+                      ", which wrote another or none",
+                      group, number, op->target);
+    }
+}
+
+static bool letters_arrived(const struct judge *j)
+{
+    for (unsigned a = 0; a < j->w->plan.groups; a++) {
+        if (machine_letters(j->logs[a].machine))
+            return false;
+        for (unsigned b = 0; b < j->w->plan.groups; b++)
+            if (machine_posted(j->logs[a].machine, b) != machine_taken(j->logs[b].machine, a))
+                return false;
+    }
+    return true;
+}
+
 /* --- what is applied --- */
 
-static void append(struct judge *j, struct log *log, const struct op *op, struct step *step,
+static void append(struct judge *j, size_t group, const struct op *op, struct step *step,
                    const struct event *events, size_t n)
 {
+    struct log *log = &j->logs[group];
     if (log->n == log->cap) {
         log->cap = log->cap ? 2 * log->cap : 1024;
         log->steps = mem_resize(log->steps, log->cap * sizeof *log->steps);
@@ -185,18 +255,18 @@ static void append(struct judge *j, struct log *log, const struct op *op, struct
     for (size_t i = 0; i < n; i++)
         step->news += events[i].news;
     log->steps[log->n++] = *step;
-    if (op->asker && !asker_is_new(log, op->asker))
-        sim_wrong(j->w, "I7", "asker %" PRIx64 " is in the log twice, again at op %" PRIu64,
-                  op->asker, op->index);
+    check_once(j, op);
     check_clock(j, log, op);
+    check_letters(j, group, op);
     effects_reset(&log->fx);
     __real_machine_apply(log->machine, op, &log->fx);
     if (digest_events(log->fx.events, log->fx.n) != step->events) {
         if (j->w->options->verbose)
-            tell(j, op, log->fx.events, log->fx.n);
+            tell(j, group, op, log->fx.events, log->fx.n);
         sim_wrong(j->w, "I14", "the judge's machine says something else at op %" PRIu64,
                   op->index);
     }
+    note_letters(j, group);
     rules_step(log->rules, op, log->fx.events, log->fx.n);
 }
 
@@ -211,19 +281,19 @@ void judge_apply(struct judge *j, struct sim_node *n, size_t shard, const struct
     sim_mark(j->w, step.op ^ step.events);
     if (op->index == log->n + 1) {
         if (j->w->options->trace)
-            tell(j, op, events, n_events);
-        append(j, log, op, &step, events, n_events);
+            tell(j, shard, op, events, n_events);
+        append(j, shard, op, &step, events, n_events);
     } else if (op->index > log->n + 1) {
         sim_wrong(j->w, "I15", "node %" PRIu64 " applies op %" PRIu64 ", nobody the one before",
                   n->id, op->index);
     } else if (log->steps[op->index - 1].op != step.op) {
         if (j->w->options->verbose)
-            tell(j, op, events, n_events);
+            tell(j, shard, op, events, n_events);
         sim_wrong(j->w, "I15", "node %" PRIu64 " applies another op %" PRIu64, n->id,
                   op->index);
     } else if (log->steps[op->index - 1].events != step.events) {
         if (j->w->options->verbose)
-            tell(j, op, events, n_events);
+            tell(j, shard, op, events, n_events);
         sim_wrong(j->w, "I14", "node %" PRIu64 " says something else at op %" PRIu64, n->id,
                   op->index);
     }
@@ -261,11 +331,11 @@ void judge_read(struct judge *j, struct sim_node *n, size_t shard, const struct 
     const struct sim_client *c = who_asks(j->w, op->asker);
     if (!c || j->w->options->answers_only || j->w->wrong)
         return;
-    if (n->applied[shard] < c->call.known)
+    if (n->applied[shard] < c->call.known[shard])
         sim_wrong(j->w, "I8",
                   "client %d reads at op %" PRIu64 ", but op %" PRIu64
                   " was applied before it asked",
-                  c->no, n->applied[shard], c->call.known);
+                  c->no, n->applied[shard], c->call.known[shard]);
     if (n->applied[shard] != log->n)
         return; /* the judge is further on */
     effects_reset(&log->fx);
@@ -284,29 +354,49 @@ uint64_t judge_length(const struct judge *j, size_t shard)
 uint64_t judge_news(const struct judge *j, const struct sim_node *n)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < SIM_SHARDS; i++)
+    for (size_t i = 0; i < j->w->plan.groups; i++)
         if (n->applied[i] && n->applied[i] <= j->logs[i].n)
             sum += j->logs[i].steps[n->applied[i] - 1].news;
     return sum;
 }
 
-const struct machine *judge_machine(const struct judge *j, size_t shard)
+bool judge_equal(const struct judge *j, const struct sim_node *n, size_t shard)
 {
-    return j->logs[shard].machine;
+    return n->applied[shard] == j->logs[shard].n &&
+           engine_hash(n->engine, shard) == machine_hash(j->logs[shard].machine);
 }
 
-bool judge_equal(const struct judge *j, const struct sim_node *n)
+static bool has_space(const struct judge *j, size_t group, const char *name)
 {
-    for (size_t i = 0; i < SIM_SHARDS; i++)
-        if (n->applied[i] != j->logs[i].n ||
-            engine_hash(n->engine, i) != machine_hash(j->logs[i].machine))
+    struct effects fx = {0};
+    struct op show = {
+        .kind = OP_NAMESPACE_SHOW, .account = SLICE("default"), .ns = slice_str(name)};
+    __real_machine_query(j->logs[group].machine, &show, &fx);
+    bool found = fx.n == 1 && fx.events[0].kind == EVENT_ROWS;
+    effects_done(&fx);
+    return found;
+}
+
+/* A namespace that group 0 knows is in one shard, and in none when it does not. */
+static bool spaces_agree(const struct judge *j)
+{
+    for (int ns = 1; ns < SIM_SPACES && j->w->plan.groups > 1; ns++) {
+        char name[16];
+        size_t shards = 0;
+        snprintf(name, sizeof name, "n%d", ns);
+        for (size_t g = 1; g < j->w->plan.groups; g++)
+            shards += has_space(j, g, name);
+        if (shards != has_space(j, 0, name))
             return false;
+    }
     return true;
 }
 
 bool judge_empty(const struct judge *j)
 {
-    for (size_t i = 0; i < SIM_SHARDS; i++) {
+    if (!letters_arrived(j) || !spaces_agree(j))
+        return false;
+    for (size_t i = 0; i < j->w->plan.groups; i++) {
         struct machine_counts c;
         machine_counts(j->logs[i].machine, &c);
         if (c.held || c.waiting || c.sessions || c.variables || c.transactions)
@@ -317,11 +407,12 @@ bool judge_empty(const struct judge *j)
 
 void judge_describe(const struct judge *j)
 {
-    for (size_t i = 0; i < SIM_SHARDS; i++) {
+    for (size_t i = 0; i < j->w->plan.groups; i++) {
         struct machine_counts c;
         machine_counts(j->logs[i].machine, &c);
-        printf("#   shard %zu: %zu ops, held %" PRIu64 " waiting %" PRIu64 " sessions %" PRIu64
-               " variables %" PRIu64 " transactions %" PRIu64 "\n",
-               i, j->logs[i].n, c.held, c.waiting, c.sessions, c.variables, c.transactions);
+        printf("#   group %zu: %zu ops, letters %" PRIu64 ", held %" PRIu64 " waiting %" PRIu64
+               " sessions %" PRIu64 " variables %" PRIu64 " transactions %" PRIu64 "\n",
+               i, j->logs[i].n, machine_letters(j->logs[i].machine), c.held, c.waiting,
+               c.sessions, c.variables, c.transactions);
     }
 }

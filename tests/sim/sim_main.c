@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAL_MS = 60000, STOP_MS = 10000 };
+enum { HEAL_MS = 60000, OPERATE_MS = 2000 };
 
 /* --- one run --- */
 
@@ -32,26 +32,13 @@ static void heal(struct sim_world *w)
         n->paused_until = 0;
         n->disk.crash_in = 0;
         sim_node_set_rate(n, 1000);
-        if (!n->order)
+        if (!n->order && n->member && !n->gone)
             sim_node_start(w, i);
     }
     for (int i = 0; i < w->plan.clients; i++)
         if (w->clients[i].call.kind == OP_TICK)
             sim_client_idle(&w->clients[i], sim_random(w, 500));
-    sim_post(w, STOP_MS, EV_STOP, 0);
-}
-
-/* A node that was removed is stopped: nobody will ever answer there. */
-static void stop_removed(struct sim_world *w)
-{
-    uint64_t leader = sim_leader(w);
-    struct group_conf conf;
-    if (!leader)
-        return;
-    group_conf(sim_group(&w->nodes[leader]), &conf);
-    for (uint64_t i = 1; i <= SIM_NODES; i++)
-        if (!group_conf_find(&conf, i))
-            sim_node_crash(w, i);
+    sim_post(w, OPERATE_MS, EV_OPERATE, 0);
 }
 
 static void client_event(struct sim_world *w, const struct sim_event *ev)
@@ -83,44 +70,63 @@ static void one_event(struct sim_world *w)
     } else if (ev->kind <= EV_KEEP) {
         client_event(w, ev);
     } else if (ev->kind == EV_START) {
-        if (!n->order)
+        if (!n->order && !n->gone)
             sim_node_start(w, ev->node);
     } else if (ev->kind == EV_FAULT && !w->healing) {
         sim_fault(w);
+        sim_operate(w);
         sim_post(w, 1 + sim_random(w, 2 * w->plan.fault_every_ms), EV_FAULT, 0);
     } else if (ev->kind == EV_HUNT) {
-        sim_hunt(w, ev->node, ev->life);
+        sim_hunt(w, ev->node, ev->from, ev->life);
     } else if (ev->kind == EV_JOIN) {
         sim_heal_cuts(w);
     } else if (ev->kind == EV_HEAL) {
         heal(w);
-    } else if (ev->kind == EV_STOP) {
-        stop_removed(w);
+    } else if (ev->kind == EV_OPERATE) {
+        sim_operate(w);
+        sim_post(w, OPERATE_MS, EV_OPERATE, 0);
     }
     sim_drop(ev);
 }
 
-static bool all_equal(const struct sim_world *w)
+static bool group_equal(const struct sim_world *w, size_t group)
 {
-    uint64_t leader = sim_leader(w);
+    uint64_t leader = sim_leader(w, group);
     struct group_conf conf;
-    struct group *g = leader ? sim_group(&w->nodes[leader]) : NULL;
+    struct group *g = leader ? sim_group(&w->nodes[leader], group) : NULL;
     if (!g || !group_ready(g) || group_applied(g) != group_last(g))
         return false;
     group_conf(g, &conf);
     for (size_t i = 0; i < conf.n; i++) {
         const struct sim_node *n = &w->nodes[conf.servers[i].id];
-        if (group_applied(sim_group(n)) != group_applied(g) ||
-            (!w->options->answers_only && !judge_equal(w->judge, n)))
+        if (!n->order || group_applied(sim_group(n, group)) != group_applied(g) ||
+            (!w->options->answers_only && !judge_equal(w->judge, n, group)))
             return false;
     }
+    return true;
+}
+
+static bool all_equal(const struct sim_world *w)
+{
+    for (size_t i = 0; i < w->plan.groups; i++)
+        if (!group_equal(w, i))
+            return false;
+    return true;
+}
+
+static bool wishes_done(const struct sim_world *w)
+{
+    for (uint64_t i = 1; i <= SIM_NODES; i++)
+        if (w->nodes[i].wishes)
+            return false;
     return true;
 }
 
 static bool settled(const struct sim_world *w)
 {
     return w->healing && w->now > w->plan.span_ms + 2000 && sim_clients_done(w) &&
-           all_equal(w) && (w->options->answers_only || judge_empty(w->judge));
+           wishes_done(w) && all_equal(w) &&
+           (w->options->answers_only || judge_empty(w->judge));
 }
 
 static void finish(struct sim_world *w)
@@ -139,24 +145,27 @@ static void finish(struct sim_world *w)
     sim_clients_done_all(w);
 }
 
+static void describe_group(const struct sim_node *n, size_t group)
+{
+    struct group *g = sim_group(n, group);
+    struct group_conf conf;
+    group_conf(g, &conf);
+    printf("#   node %" PRIu64 " group %zu: role %d term %" PRIu64 " leader %" PRIu64
+           " applied %" PRIu64 " commit %" PRIu64 " last %" PRIu64 " members",
+           n->id, group, (int)group_role(g), group_term(g), group_leader(g), group_applied(g),
+           group_commit(g), group_last(g));
+    for (size_t k = 0; k < conf.n; k++)
+        printf(" %" PRIu64 "%s", conf.servers[k].id, conf.servers[k].voter ? "" : "(learns)");
+    printf("\n");
+}
+
 static void describe(const struct sim_world *w)
 {
-    for (uint64_t i = 1; i <= SIM_NODES; i++) {
-        struct group *g = sim_group(&w->nodes[i]);
-        struct group_conf conf;
-        if (!g) {
-            printf("#   node %" PRIu64 " is down\n", i);
-            continue;
-        }
-        group_conf(g, &conf);
-        printf("#   node %" PRIu64 ": role %d term %" PRIu64 " leader %" PRIu64
-               " applied %" PRIu64 " commit %" PRIu64 " last %" PRIu64 " members",
-               i, (int)group_role(g), group_term(g), group_leader(g), group_applied(g),
-               group_commit(g), group_last(g));
-        for (size_t k = 0; k < conf.n; k++)
-            printf(" %" PRIu64 "%s", conf.servers[k].id,
-                   conf.servers[k].voter ? "" : "(learns)");
-        printf("\n");
+    for (uint64_t i = 1; i < w->next_node; i++) {
+        if (!w->nodes[i].order)
+            printf("#   node %" PRIu64 " is %s\n", i, w->nodes[i].gone ? "gone" : "down");
+        for (size_t g = 0; w->nodes[i].order && g < w->plan.groups; g++)
+            describe_group(&w->nodes[i], g);
     }
     sim_client_describe(w);
     judge_describe(w->judge);
@@ -185,6 +194,7 @@ static void begin(struct sim_world *w)
     uint64_t seed = w->plan.seed;
     w->random = seed;
     w->judge = judge_open(w);
+    w->next_node = (uint64_t)w->plan.nodes + 1;
     for (uint64_t i = 1; i <= SIM_NODES; i++) {
         w->nodes[i].w = w;
         w->nodes[i].id = i;
@@ -192,7 +202,7 @@ static void begin(struct sim_world *w)
         sim_disk_init(&w->nodes[i].disk, seed + i);
     }
     for (uint64_t i = 1; i <= SIM_NODES && !w->wrong; i++)
-        if (w->nodes[i].member || w->plan.changes)
+        if (w->nodes[i].member)
             sim_node_start(w, i);
     for (int i = 0; i < w->plan.clients; i++) {
         w->clients[i] = (struct sim_client){.w = w, .no = i};
@@ -228,11 +238,11 @@ static uint64_t run(uint64_t seed, const struct sim_options *options, struct tot
                w->wrong_text);
     uint64_t trace = w->trace;
     if (options->verbose)
-        printf("# seed %" PRIu64 ": nodes=%d acked=%" PRIu64 " unknown=%" PRIu64
+        printf("# seed %" PRIu64 ": nodes=%d groups=%zu acked=%" PRIu64 " unknown=%" PRIu64
                " crashes=%" PRIu64 " leaders=%" PRIu64 " ops=%" PRIu64 " ms=%" PRIu64
                " trace=%016" PRIx64 "\n",
-               seed, w->plan.nodes, w->n_acked, w->n_unknown, w->n_crashes, w->n_leaders,
-               judge_length(w->judge, 0), w->now, trace);
+               seed, w->plan.nodes, w->plan.groups, w->n_acked, w->n_unknown, w->n_crashes,
+               w->n_leaders, judge_length(w->judge, 0), w->now, trace);
     count(t, w);
     w->wrong = "over";
     finish(w);

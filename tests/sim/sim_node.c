@@ -20,9 +20,9 @@ uint64_t sim_node_clock(const struct sim_node *n)
     return n->clock_base + (n->w->now - n->clock_from) * n->rate / 1000;
 }
 
-struct group *sim_group(const struct sim_node *n)
+struct group *sim_group(const struct sim_node *n, size_t group)
 {
-    return n->order ? order_raft_group(order_raft_of(n->order), 0) : NULL;
+    return n->order ? order_raft_group(order_raft_of(n->order), group) : NULL;
 }
 
 /* --- the host --- */
@@ -91,7 +91,7 @@ static void members(const struct sim_world *w, struct group_conf *conf)
         struct group_server *s = &conf->servers[conf->n++];
         s->id = (uint64_t)i;
         s->voter = true;
-        snprintf(s->address, sizeof s->address, "node-%d", i);
+        snprintf(s->address, sizeof s->address, "n%d@node-%d", i, i);
     }
 }
 
@@ -118,7 +118,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                                        .host_ctx = n,
                                        .disk = &n->disk.base,
                                        .node = id,
-                                       .groups = 1,
+                                       .groups = w->plan.groups,
                                        .election_ms = 300,
                                        .heartbeat_ms = 60,
                                        .seed = w->plan.seed * 31 + id + n->life * 1009,
@@ -130,7 +130,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                                        .inflight = w->plan.inflight,
                                        .guards_off = w->options->guards_off,
                                        .canaries = w->options->canaries};
-    if (n->member)
+    if (!n->joins)
         members(w, &config.members);
     enum belay_err err = order_raft_open(&config, &n->order);
     if (err != BELAY_OK) {
@@ -168,6 +168,7 @@ void sim_node_crash(struct sim_world *w, uint64_t id)
     }
     free(task);
     sim_client_lost(w, id);
+    n->wishes = 0;
     engine_close(n->engine);
     feed_close(n->feed);
     n->engine = NULL;
@@ -177,23 +178,26 @@ void sim_node_crash(struct sim_world *w, uint64_t id)
 
 /* --- what must hold after every step --- */
 
-static void check_leader(struct sim_world *w, struct sim_node *n)
+static void check_leader(struct sim_world *w, struct sim_node *n, size_t group)
 {
-    struct group *g = sim_group(n);
+    struct group *g = sim_group(n, group);
     uint64_t term = group_term(g);
     if (group_role(g) != GROUP_LEADER || term >= SIM_TERMS)
         return;
-    uint64_t *leader = &w->leader_of[term];
+    uint64_t *leader = &w->leader_of[group][term];
     if (*leader != 0 && *leader != n->id)
-        sim_wrong(w, "I15", "term %" PRIu64 " has two leaders, %" PRIu64 " and %" PRIu64, term,
-                  *leader, n->id);
+        sim_wrong(w, "I15",
+                  "term %" PRIu64 " of group %zu has two leaders, %" PRIu64 " and %" PRIu64,
+                  term, group, *leader, n->id);
     if (*leader)
         return;
     *leader = n->id;
     w->n_leaders++;
     if (w->plan.hunt && sim_chance(w, 80)) {
         uint64_t soon = 2 * (uint64_t)w->plan.delay_ms + w->plan.disk_ms + 20;
-        sim_post(w, sim_random(w, soon), EV_HUNT, n->id)->life = term;
+        struct sim_event *ev = sim_post(w, sim_random(w, soon), EV_HUNT, n->id);
+        ev->life = term;
+        ev->from = group;
     }
 }
 
@@ -222,9 +226,10 @@ static void read_news(struct sim_world *w, struct sim_node *n)
 
 static void check(struct sim_world *w, struct sim_node *n)
 {
-    check_leader(w, n);
-    for (size_t i = 0; i < SIM_SHARDS; i++)
+    for (size_t i = 0; i < w->plan.groups; i++) {
+        check_leader(w, n, i);
         judge_state(w->judge, n, i);
+    }
     if (!w->wrong)
         read_news(w, n);
 }

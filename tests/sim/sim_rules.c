@@ -6,6 +6,7 @@
  * leaves nothing. I11: nothing ends before its end, by the time in the log and by that of the
  * world. I12: nobody is passed. I19: nobody who could go is left standing. */
 #include "base/hash.h"
+#include "machine/varint.h"
 #include "sim_judge.h"
 
 #include <inttypes.h>
@@ -47,7 +48,8 @@ struct rules {
     struct book_session sessions[BOOK_MAX];
     struct book_closed closed[BOOK_MAX];
     size_t n_holds, n_waits, n_sessions, n_closed;
-    const struct op *op; /* of this step */
+    uint64_t taken[SIM_GROUPS]; /* letters, by the group that wrote them */
+    const struct op *op;        /* of this step */
 };
 
 struct rules *rules_open(struct sim_world *w)
@@ -465,6 +467,40 @@ static void keep_sessions(struct rules *r, const struct event *events, size_t n)
         keep(r, op->more.items[i]);
 }
 
+static void guest_comes(struct rules *r, struct slice session)
+{
+    uint64_t id = id_of(session, slice_of("", 0));
+    BELAY_CHECK(r->n_sessions < BOOK_MAX);
+    if (!session_by_id(r, id))
+        r->sessions[r->n_sessions++] = (struct book_session){.id = id};
+}
+
+/* A session that is used in a shard is known there by a letter of group 0; by another one,
+ * group 0 hears that it is used. Its end is in the news of the same step: who comes, comes
+ * before. */
+static void take_letters(struct rules *r, bool before)
+{
+    struct reader in = {.left = r->op->program};
+    struct arena a = {0};
+    if (r->op->kind != OP_MAIL || r->op->target >= SIM_GROUPS)
+        return;
+    uint64_t taken = r->taken[r->op->target];
+    for (uint64_t number = r->op->fence; in.left.len > 0; number++) {
+        struct op letter;
+        struct slice bytes = reader_bytes(&in);
+        if (number != taken + 1 || op_decode(bytes, &a, &letter) != BELAY_OK)
+            continue;
+        taken = number;
+        if (before && letter.kind == OP_SESSION_OPEN)
+            guest_comes(r, letter.session);
+        if (!before && letter.kind == OP_SESSION_KEEPALIVE)
+            keep(r, letter.session);
+    }
+    if (!before)
+        r->taken[r->op->target] = taken;
+    arena_done(&a);
+}
+
 /* I9: as many grants as names, or none. */
 static void check_several(const struct rules *r, const struct event *events, size_t n)
 {
@@ -543,12 +579,14 @@ void rules_step(struct rules *r, const struct op *op, const struct event *events
     r->op = op;
     if (op->now_ms > r->now_ms)
         r->now_ms = op->now_ms;
+    take_letters(r, true);
     for (size_t i = 0; i < n; i++)
         take_event(r, &events[i]);
     for (size_t i = 0; i < n; i++)
         if (events[i].kind == EVENT_NAMESPACE_DELETED)
             namespace_gone(r, events[i].ns);
     keep_sessions(r, events, n);
+    take_letters(r, false);
     check_several(r, events, n);
     check_cancel(r);
     for (size_t i = 0; i < r->n_waits; i++)

@@ -83,7 +83,8 @@ static struct sim_event *pop(struct sim_world *w)
     return top;
 }
 
-struct sim_event *sim_post(struct sim_world *w, uint64_t in_ms, int kind, uint64_t node)
+struct sim_event *sim_post(struct sim_world *w, uint64_t in_ms, enum sim_event_kind kind,
+                           uint64_t node)
 {
     struct sim_event *ev = mem_zalloc(sizeof *ev);
     ev->at = w->now + in_ms;
