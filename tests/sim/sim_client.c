@@ -364,6 +364,7 @@ static bool start_namespace(struct sim_client *c, struct op *op)
     op->kind = OP_NAMESPACE_DELETE;
     op->text = slice_of("", 0);
     w->spaces[c->call.ns].leaving++;
+    w->spaces[c->call.ns].goes++;
     w->spaces[c->call.ns].is_there = false;
     for (int i = 0; i < w->plan.clients; i++)
         if (w->clients[i].call.kind == OP_NAMESPACE_CREATE &&
@@ -508,6 +509,7 @@ static void submit(struct sim_client *c, struct sim_node *n, struct op *op)
     c->call.invoked_ms = w->now;
     c->call.wait_ms = op->wait_ms;
     c->call.in_space = space->is_there;
+    c->call.goes = space->goes;
     for (size_t i = 0; i < w->plan.groups; i++)
         c->call.known[i] = judge_length(w->judge, i);
     if (space->deleting || (op->kind == OP_NAMESPACE_CREATE && space->leaving))

@@ -88,6 +88,7 @@ struct sim_call {
     bool was_sure;        /* its hold or session, before this was asked */
     bool shaken;          /* a break or a forced delete may have hit it meanwhile */
     bool in_space;        /* its namespace was known to be there */
+    uint64_t goes;        /* as in its sim_space, when it was asked */
     struct sim_hold want; /* what it has when it is granted */
     uint64_t session;
     uint64_t x, y; /* the accounts afterwards */
@@ -129,6 +130,7 @@ struct sim_space {
     int deleting;  /* forced deletes, likewise */
     bool is_there; /* it was made, and nobody has asked since that it goes */
     int leaving;   /* deletes of any kind, under way or unknown */
+    uint64_t goes; /* how often somebody has asked that it goes */
 };
 
 struct sim_past {
