@@ -527,6 +527,8 @@ bool group_snapshot_begin(struct group *g, struct group_snapshot *ret)
     if (g->making || g->installing.index || g->applied != raft_commit_index(&g->raft) ||
         g->raft.last_stored < g->applied)
         return false; /* what is applied may not be on our own disk yet */
+    if (g->applied == 1 && group_guarded(g, GUARD_FIRST_ENTRY))
+        return false;
     const struct log_entry *e = entry_log_get(&g->log, g->applied);
     if (!e || g->raft.trail.snapshot.index == g->applied)
         return false;

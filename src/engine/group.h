@@ -42,6 +42,8 @@ enum group_guard {
     GUARD_LEARNER_VOTES = 1024, /* who does not know yet that he votes is asked all the same */
     GUARD_STALE_REJECT = 2048,  /* a refusal of what has been stored since is an old one */
     GUARD_SILENT_LEADER = 4096, /* a leader not heard for long keeps nobody from standing */
+    GUARD_FIRST_ENTRY = 16384,  /* no snapshot of the first entry alone: the core takes its term
+                                   for the entry, and never sends either */
     GUARD_OWN_TERM = 8192,      /* copies are counted of the leader's own term: the core's own,
                                    off it is libraft 0.15 */
 };

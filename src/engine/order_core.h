@@ -140,7 +140,8 @@ static inline uint64_t order_id_base(uint64_t node, uint64_t run)
 }
 
 void order_send(struct order_raft *o, uint64_t to, const struct wire *msg);
-struct origin *order_origin(struct replica *r, uint64_t node); /* or NULL */
+struct origin *order_origin(struct replica *r, uint64_t node);     /* or NULL */
+struct origin *order_origin_get(struct replica *r, uint64_t node); /* a new one if need be */
 void order_announce(struct replica *r);    /* the first op of a run, or of a leader */
 bool order_alone(const struct replica *r); /* the only voter */
 

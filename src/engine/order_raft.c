@@ -92,7 +92,7 @@ struct origin *order_origin(struct replica *r, uint64_t node)
     return NULL;
 }
 
-static struct origin *origin_get(struct replica *r, uint64_t node)
+struct origin *order_origin_get(struct replica *r, uint64_t node)
 {
     struct origin *o = order_origin(r, node);
     if (o)
@@ -127,7 +127,7 @@ static void apply_record(struct replica *r, struct reader *in, uint64_t now)
     uint64_t number = reader_u64(in);
     struct slice bytes = reader_bytes(in);
     BELAY_CHECK(!in->bad);
-    struct origin *origin = origin_get(r, node);
+    struct origin *origin = order_origin_get(r, node);
     if (run < origin->run)
         return;        /* of a process that is no more */
     if (number == 0) { /* by the leader: that run is over */
@@ -194,7 +194,7 @@ static_assert(GROUP_ENTRY_BYTES_MAX > LIMIT_PROGRAM_BYTES + (LIMIT_BATCH_SESSION
 static void take_op(struct replica *r, uint64_t node, uint64_t run, uint64_t number,
                     struct slice op)
 {
-    struct origin *origin = origin_get(r, node);
+    struct origin *origin = order_origin_get(r, node);
     if (run > origin->log_run) {
         origin->log_run = run;
         origin->proposed = 0;

@@ -46,12 +46,12 @@ static void put_over(struct replica *r, uint64_t node, uint64_t run)
 
 bool run_is_known(struct replica *r, uint64_t node)
 {
-    const struct origin *origin = order_origin(r, node);
-    if (origin && origin->run > 0)
-        return true;
-    if (r->leads)
+    struct origin *origin = order_origin_get(r, node);
+    if (origin->run == 0 && origin->log_run == 0 && r->leads) {
         put_over(r, node, 0);
-    return false;
+        origin->log_run = 1; /* once: it is asked again and again until it is there */
+    }
+    return origin->run > 0;
 }
 
 /* A run without an op has nobody in any line: nothing is said twice. */
