@@ -126,15 +126,14 @@ static void on_written(uv_write_t *w, int status)
         drop_link(l);
 }
 
-static void flush_link(struct link *l)
+/* What the socket does not take at once is written when it can be; that costs another turn of
+ * the loop, and so it is not the rule. */
+static void write_later(struct link *l)
 {
-    if (l->state != LINK_UP || l->busy || buf_len(&l->out) == 0)
-        return;
     struct buf spare = l->writing;
     l->writing = l->out;
     l->out = spare;
     buf_clear(&l->out);
-    BELAY_CHECK(!l->writing.oom);
     uv_buf_t b = uv_buf_init(l->writing.mem + l->writing.start, (unsigned)buf_len(&l->writing));
     l->busy = true;
     l->write.data = l;
@@ -142,6 +141,24 @@ static void flush_link(struct link *l)
         l->busy = false;
         drop_link(l);
     }
+}
+
+static void flush_link(struct link *l)
+{
+    if (l->state != LINK_UP || l->busy || buf_len(&l->out) == 0)
+        return;
+    BELAY_CHECK(!l->out.oom);
+    uv_buf_t b = uv_buf_init(l->out.mem + l->out.start, (unsigned)buf_len(&l->out));
+    int n = uv_try_write((uv_stream_t *)l->tcp, &b, 1);
+    if (n < 0 && n != UV_EAGAIN) {
+        drop_link(l);
+        return;
+    }
+    buf_consume(&l->out, n > 0 ? (size_t)n : 0);
+    if (buf_len(&l->out) > 0)
+        write_later(l);
+    else if (l->out.cap > READ_BYTES)
+        buf_done(&l->out);
 }
 
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *ret)
