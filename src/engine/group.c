@@ -182,6 +182,8 @@ static void post_message(struct group *g, const struct raft_message *m)
         post_snapshot(g, m, &w);
         return;
     case RAFT_APPEND_ENTRIES_RESULT:
+        if (g->no_answer && m->append_entries_result.rejected == 0)
+            return;
         w.type = WIRE_APPEND_RESULT;
         w.term = m->append_entries_result.term;
         w.index = m->append_entries_result.last_log_index;
@@ -399,7 +401,8 @@ enum belay_err group_propose(struct group *g, struct slice data, uint64_t now_ms
     return submit(g, RAFT_COMMAND, data);
 }
 
-/* A heartbeat that ends at what the follower is known to have: it proves nothing else. */
+/* A heartbeat that ends at what the follower is known to have: it proves nothing else, and an
+ * answer would say nothing new. */
 static void tell_commit(struct group *g, uint64_t id, struct told *told)
 {
     raft_index match;
@@ -420,7 +423,8 @@ static void tell_commit(struct group *g, uint64_t id, struct told *told)
                      .term = term,
                      .index = match,
                      .log_term = e->term,
-                     .commit = commit};
+                     .commit = commit,
+                     .flags = WIRE_NO_ANSWER};
     post(g, id, &w);
 }
 

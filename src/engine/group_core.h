@@ -42,6 +42,7 @@ struct group {
     uint16_t shard;
     unsigned guards_off;
     bool never_leads;
+    bool no_answer; /* to the message that is being received */
     struct entry_log log;
     uint64_t applied;
     uint64_t durable;  /* the journal got that far */

@@ -218,7 +218,9 @@ void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms)
     group_advance_clock(g, now_ms);
     switch (msg->type) {
     case WIRE_APPEND:
+        g->no_answer = msg->flags & WIRE_NO_ANSWER;
         receive_append(g, msg);
+        g->no_answer = false;
         break;
     case WIRE_SNAPSHOT:
         receive_snapshot(g, msg);

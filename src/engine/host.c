@@ -329,7 +329,7 @@ static void on_idle(uv_idle_t *i)
  * last write asks again about now. But no longer than the last write took. */
 static void write_when_quiet(struct host *h)
 {
-    size_t due = journal_due(order_raft_journal(h->order));
+    size_t due = order_raft_due(h->order);
     if (due && !h->due)
         h->due_ns = uv_hrtime();
     if (due > h->due && due < BATCH_BYTES && uv_hrtime() - h->due_ns < h->took_ns) {

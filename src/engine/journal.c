@@ -222,14 +222,19 @@ static void plan_segment(struct journal *j, struct journal_job *job, uint64_t ne
     j->at = JOURNAL_SECTOR;
 }
 
+bool journal_busy(const struct journal *j)
+{
+    return j->in_flight;
+}
+
 size_t journal_due(const struct journal *j)
 {
-    return j->in_flight ? 0 : buf_len(&j->pending);
+    return buf_len(&j->pending);
 }
 
 struct journal_job *journal_job_take(struct journal *j)
 {
-    if (journal_due(j) == 0)
+    if (j->in_flight || journal_due(j) == 0)
         return NULL;
     struct journal_job *job = mem_zalloc(sizeof *job);
     job->disk = j->disk;

@@ -105,8 +105,8 @@ uint64_t journal_durable(const struct journal *j);
 uint64_t
 journal_bytes(const struct journal *j); /* in all segments, for metrics and snapshots */
 
-/* The bytes of the write that is due; 0 as long as one is in flight. */
-size_t journal_due(const struct journal *j);
+bool journal_busy(const struct journal *j);  /* a write is in flight */
+size_t journal_due(const struct journal *j); /* bytes for the next one */
 /* The write that is due: NULL when nothing is pending or one is in flight. Then run it,
  * anywhere, and give it back. */
 struct journal_job;

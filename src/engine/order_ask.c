@@ -112,7 +112,8 @@ static enum belay_err perform(struct order_raft *o, const struct order_wish *wis
     case WISH_PRIORITY:
         return set_priority(o, s, wish->priority);
     case WISH_TRANSFER:
-        return s->id == o->config.node ? BELAY_OK : group_transfer(g, s->id, order_now(o));
+        return s->id == o->config.node ? BELAY_OK
+                                       : order_hand_over(&o->replicas[wish->group], s->id);
     case WISH_ADD:
     case WISH_KIND_COUNT:
         break;

@@ -144,6 +144,7 @@ struct origin *order_origin(struct replica *r, uint64_t node);     /* or NULL */
 struct origin *order_origin_get(struct replica *r, uint64_t node); /* a new one if need be */
 void order_announce(struct replica *r);    /* the first op of a run, or of a leader */
 bool order_alone(const struct replica *r); /* the only voter */
+BELAY_MUST_CHECK enum belay_err order_hand_over(struct replica *r, uint64_t to);
 
 /* order_run.c */
 /* The runs of this origin before `next` are over; `now` is state-machine time. */

@@ -241,7 +241,7 @@ static void hand_over(struct replica *r, const struct steer_node *nodes, size_t 
     if (!o->must_not_lead && now - r->preferred_ms < ORDER_REST_MS)
         return;
     r->preferred = 0; /* whether it works or not, the next try has time */
-    if (group_transfer(r->group, to, now) == BELAY_OK)
+    if (order_hand_over(r, to) == BELAY_OK)
         log_info("order.hand_over", "shard=%u node=%" PRIu64, r->shard, to);
 }
 

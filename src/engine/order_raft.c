@@ -341,6 +341,14 @@ void order_announce(struct replica *r)
 
 /* --- who leads --- */
 
+/* What was taken goes into the log before: nobody has to say it again. */
+enum belay_err order_hand_over(struct replica *r, uint64_t to)
+{
+    if (r->leads)
+        propose(r);
+    return group_transfer(r->group, to, order_now(r->o));
+}
+
 static void start_leading(struct replica *r)
 {
     r->leads = true;
@@ -424,7 +432,6 @@ static void settle_replica(struct replica *r)
     uint64_t leader = group_leader(r->group);
     if (r->leads) {
         pump_own(r);
-        propose(r);
     } else if (leader && leader != o->config.node) {
         pump_forward(r, leader);
     }
@@ -432,14 +439,40 @@ static void settle_replica(struct replica *r)
     read_settle(r);
 }
 
+static void send_frames(struct order_raft *o)
+{
+    for (uint64_t to = 0; to < ORIGINS_MAX; to++)
+        if (buf_len(&o->out[to]) > 0)
+            send_frame(o, to);
+}
+
+size_t order_raft_due(const struct order_raft *o)
+{
+    if (journal_busy(o->journal))
+        return 0;
+    size_t bytes = journal_due(o->journal);
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        if (o->replicas[i].leads)
+            bytes += buf_len(&o->replicas[i].proposal);
+    return bytes;
+}
+
+/* What came while the last write was under way becomes one entry of each group, which this
+ * node and the others write once. */
 void order_raft_write(struct order_raft *o)
 {
+    if (order_raft_due(o) == 0)
+        return;
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        if (o->replicas[i].leads)
+            propose(&o->replicas[i]);
+    send_frames(o);
     struct journal_job *job = journal_job_take(o->journal);
     if (job)
         o->host->write(o->ctx, job);
 }
 
-/* Everything has been said for now: propose, send, write. An answer given on the way may not
+/* Everything has been said for now: send, propose, write. An answer given on the way may not
  * come back in here (the engine sees to that), but the host's write may. */
 void order_raft_settle(struct order_raft *o)
 {
@@ -456,9 +489,7 @@ void order_raft_settle(struct order_raft *o)
                 group_durable(o->replicas[i].group, UINT64_MAX, order_now(o));
     store_settle(o);
     o->settling = false;
-    for (uint64_t to = 0; to < ORIGINS_MAX; to++)
-        if (buf_len(&o->out[to]) > 0)
-            send_frame(o, to);
+    send_frames(o);
     if (!o->config.host_writes)
         order_raft_write(o);
 }

@@ -98,7 +98,9 @@ BELAY_MUST_CHECK enum belay_err order_raft_is_used(struct disk *disk, bool *ret_
 struct order_raft *order_raft_of(struct order *o);
 
 void order_raft_settle(struct order_raft *o);
-void order_raft_write(struct order_raft *o); /* what is due, unless a write is on its way */
+/* What is due for a write, and the write; nothing while one is on its way. */
+size_t order_raft_due(const struct order_raft *o);
+void order_raft_write(struct order_raft *o);
 void order_raft_tick(struct order_raft *o);
 uint64_t order_raft_next_ms(const struct order_raft *o); /* absolute, of host->now_ms */
 void order_raft_written(struct order_raft *o, struct journal_job *job);

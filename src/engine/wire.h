@@ -47,7 +47,8 @@ enum wire_flag {
     WIRE_PRE_VOTE = 2,
     WIRE_GRANTED = 4,
     WIRE_RETIRING = 8,
-    WIRE_DRAINED = 16
+    WIRE_DRAINED = 16,
+    WIRE_NO_ANSWER = 32, /* APPEND: unless it does not fit */
 };
 
 struct wire_entry {
