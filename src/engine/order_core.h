@@ -173,6 +173,10 @@ void lead_rank(struct replica *r);      /* who would stand for election before t
 void lead_tell(struct order_raft *o, uint64_t to);
 void lead_hear(struct order_raft *o, const struct wire *msg);
 
+/* order_see.c: as struct order_ops */
+uint64_t see_age(const struct order *base, size_t shard, uint64_t *ret_now_ms);
+const char *see_not_ready(const struct order *base);
+
 /* order_store.c */
 BELAY_MUST_CHECK enum belay_err
 store_identify(struct order_raft *o); /* whose directory is it? */

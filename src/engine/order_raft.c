@@ -660,51 +660,6 @@ static bool raft_leads(const struct order *base, size_t shard)
     return ((const struct order_raft *)(const void *)base)->replicas[shard].leads;
 }
 
-/* A leader that cannot reach a majority stops being one within an election time. The others
- * know what the leader knew when they last heard of it, and that its time goes on. */
-static uint64_t raft_age(const struct order *base, size_t shard, uint64_t *ret_now_ms)
-{
-    const struct order_raft *o = (const struct order_raft *)(const void *)base;
-    const struct replica *r = &o->replicas[shard];
-    if (r->leads)
-        return 0;
-    uint64_t age_ms = order_now(o) - (r->heard_at ? r->heard_at : o->opened_ms);
-    *ret_now_ms = r->heard_ms + age_ms;
-    return age_ms;
-}
-
-static const char *group_not_ready(const struct replica *r)
-{
-    uint64_t leader = group_leader(r->group);
-    if (group_installing(r->group))
-        return "a snapshot is being installed";
-    if (leader == 0)
-        return "no leader is known";
-    if (leader == r->o->config.node)
-        return r->leads ? NULL : "the log of the last leader is not applied yet";
-    return r->heard_commit > group_applied(r->group) + ORDER_BEHIND_MAX
-               ? "the log of the leader is not applied yet"
-               : NULL;
-}
-
-static const char *raft_not_ready(const struct order *base)
-{
-    static _Thread_local char text[128];
-    const struct order_raft *o = (const struct order_raft *)(const void *)base;
-    if (o->leaving)
-        return "the node is being removed from its cluster";
-    if (o->retired)
-        return "the node is stopping";
-    for (size_t i = 0; i < base->n_shards; i++) {
-        const char *why = group_not_ready(&o->replicas[i]);
-        if (!why)
-            continue;
-        snprintf(text, sizeof text, "shard %zu: %s", i, why);
-        return base->n_shards > 1 ? text : why;
-    }
-    return NULL;
-}
-
 static bool raft_idle(const struct order *base)
 {
     return order_raft_idle((const struct order_raft *)(const void *)base);
@@ -780,8 +735,8 @@ static const struct order_ops raft_ops = {.open = raft_open,
                                           .read = raft_read,
                                           .flush = raft_flush,
                                           .leads = raft_leads,
-                                          .age = raft_age,
-                                          .not_ready = raft_not_ready,
+                                          .age = see_age,
+                                          .not_ready = see_not_ready,
                                           .idle = raft_idle,
                                           .close = raft_close};
 
@@ -818,12 +773,4 @@ enum belay_err order_raft_open(const struct order_raft_config *config, struct or
     o->base.id_base = order_id_base(o->config.node, o->run);
     *ret_order = &o->base;
     return BELAY_OK;
-}
-
-bool order_raft_idle(const struct order_raft *o)
-{
-    for (size_t i = 0; i < o->base.n_shards; i++)
-        if (o->replicas[i].first || o->replicas[i].reads)
-            return false;
-    return true;
 }
