@@ -1,10 +1,11 @@
 /* disk.h - the few things the durable engine asks of a disk, as a table of functions.
  *
  * The real one (disk_file.c) is a directory; the simulator has one that loses and tears what
- * was not yet durable. All functions block, and all but list() and read() are durable when they
+ * was not yet durable. All functions block, and all that change something are durable when they
  * return BELAY_OK. After any error nothing may be assumed about what is on the disk, and
  * nothing is retried: an fsync that failed once and succeeds later has lost data in between.
- * One caller at a time for one file; different files may be used from different threads. */
+ * One caller at a time for one file; different files may be used from different threads, but
+ * only one of them is write()'s. */
 #ifndef BELAY_ENGINE_DISK_H
 #define BELAY_ENGINE_DISK_H
 
@@ -23,6 +24,10 @@ struct disk_ops {
     enum belay_err (*list)(struct disk *d, void (*each)(void *ctx, const char *name),
                            void *ctx);
     enum belay_err (*read)(struct disk *d, const char *name, struct buf *out);
+    enum belay_err (*size)(struct disk *d, const char *name, uint64_t *ret_bytes);
+    /* `len` bytes from `at` on, or as many as there are. */
+    enum belay_err (*read_at)(struct disk *d, const char *name, uint64_t at, size_t len,
+                              struct buf *out);
     /* A new file of `bytes` zeros behind `head`; it has its name only when it is complete. */
     enum belay_err (*create)(struct disk *d, const char *name, struct slice head,
                              uint64_t bytes);
@@ -30,6 +35,10 @@ struct disk_ops {
     enum belay_err (*write)(struct disk *d, const char *name, uint64_t at, struct slice data);
     /* Replaces a whole file, or makes it: the old bytes or the new ones, never a mixture. */
     enum belay_err (*put)(struct disk *d, const char *name, struct slice data);
+    /* A file that grows: `at` is where it ends, 0 makes it or empties it. After a crash its
+     * last bytes may be missing or wrong. */
+    enum belay_err (*extend)(struct disk *d, const char *name, uint64_t at, struct slice data);
+    enum belay_err (*rename)(struct disk *d, const char *from, const char *to);
     enum belay_err (*remove)(struct disk *d, const char *name);
     void (*close)(struct disk *d);
 };

@@ -97,6 +97,37 @@ out:
     return err;
 }
 
+static enum belay_err file_size(struct disk *d, const char *name, uint64_t *ret_bytes)
+{
+    struct stat st;
+    if (fstatat(self(d)->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? BELAY_ERR_NOT_FOUND : BELAY_ERR_IO;
+    *ret_bytes = (uint64_t)st.st_size;
+    return BELAY_OK;
+}
+
+static enum belay_err file_read_at(struct disk *d, const char *name, uint64_t at, size_t len,
+                                   struct buf *out)
+{
+    int fd = openat(self(d)->dir, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? BELAY_ERR_NOT_FOUND : BELAY_ERR_IO;
+    bool ok = buf_reserve(out, len);
+    while (ok && len > 0) {
+        ssize_t n = pread(fd, out->mem + out->end, len, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        ok = n >= 0;
+        if (n <= 0)
+            break;
+        out->end += (size_t)n;
+        at += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    close(fd);
+    return ok ? BELAY_OK : BELAY_ERR_IO;
+}
+
 /* Fills `name`.new with data and zeros up to `bytes`, and gives it its name. */
 static enum belay_err make(struct disk_file *f, const char *name, struct slice data,
                            uint64_t bytes)
@@ -170,6 +201,27 @@ static enum belay_err file_write(struct disk *d, const char *name, uint64_t at,
     return BELAY_OK;
 }
 
+static enum belay_err file_extend(struct disk *d, const char *name, uint64_t at,
+                                  struct slice data)
+{
+    int dir = self(d)->dir;
+    int fd = openat(dir, name, O_WRONLY | O_CLOEXEC | (at == 0 ? O_CREAT | O_TRUNC : 0), 0600);
+    if (fd < 0)
+        return BELAY_ERR_IO;
+    bool ok = write_all(fd, data, (off_t)at) && fdatasync(fd) == 0;
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return ok && (at > 0 || fsync(dir) == 0) ? BELAY_OK : BELAY_ERR_IO;
+}
+
+static enum belay_err file_rename(struct disk *d, const char *from, const char *to)
+{
+    int dir = self(d)->dir;
+    bool ok = renameat(dir, from, dir, to) == 0 && fsync(dir) == 0;
+    return ok ? BELAY_OK : BELAY_ERR_IO;
+}
+
 static enum belay_err file_remove(struct disk *d, const char *name)
 {
     if (unlinkat(self(d)->dir, name, 0) != 0 && errno != ENOENT)
@@ -189,8 +241,17 @@ static void file_close(struct disk *d)
     free(f);
 }
 
-static const struct disk_ops file_ops = {file_list, file_read,   file_create, file_write,
-                                         file_put,  file_remove, file_close};
+static const struct disk_ops file_ops = {.list = file_list,
+                                         .read = file_read,
+                                         .size = file_size,
+                                         .read_at = file_read_at,
+                                         .create = file_create,
+                                         .write = file_write,
+                                         .put = file_put,
+                                         .extend = file_extend,
+                                         .rename = file_rename,
+                                         .remove = file_remove,
+                                         .close = file_close};
 
 static enum belay_err open_dir(const char *path, int lock_flags, struct disk **ret_disk)
 {

@@ -128,6 +128,7 @@ static void release_held(struct group *g)
     arena_done(&a);
 }
 
+/* In several messages if it is much: what else there is to say goes in between. */
 static void post_append(struct group *g, const struct raft_message *m, struct wire *w)
 {
     const struct raft_append_entries *in = &m->append_entries;
@@ -138,37 +139,33 @@ static void post_append(struct group *g, const struct raft_message *m, struct wi
     w->index = in->prev_log_index;
     w->log_term = in->prev_log_term;
     w->commit = in->leader_commit;
-    for (unsigned i = 0; i < in->n_entries; i++) {
-        const struct log_entry *e = entry_log_get(&g->log, in->prev_log_index + 1 + i);
-        BELAY_CHECK(e);
-        entries[i] = (struct wire_entry){e->term, e->type, e->data};
-    }
     w->entries = entries;
-    w->n_entries = in->n_entries;
-    post(g, m->server_id, w);
+    unsigned sent = 0;
+    do {
+        size_t bytes = 0;
+        for (w->n_entries = 0; sent < in->n_entries && bytes < GROUP_APPEND_BYTES; sent++) {
+            const struct log_entry *e = entry_log_get(&g->log, in->prev_log_index + 1 + sent);
+            BELAY_CHECK(e);
+            entries[w->n_entries++] = (struct wire_entry){e->term, e->type, e->data};
+            bytes += e->data.len;
+        }
+        post(g, m->server_id, w);
+        w->index += w->n_entries;
+        w->log_term = w->n_entries ? entries[w->n_entries - 1].term : w->log_term;
+    } while (sent < in->n_entries);
 }
 
 static void post_snapshot(struct group *g, const struct raft_message *m, struct wire *w)
 {
     struct group_snapshot snap;
-    struct buf data = {0};
-    struct buf conf = {0};
-    if (!g->env->load(g->ctx, g->shard, &snap, &data)) {
-        buf_done(&data);
+    if (!g->env->newest(g->ctx, g->shard, &snap, &w->seq))
         return; /* the core asks again */
-    }
-    group_conf_encode(&snap.conf, &conf);
     w->type = WIRE_SNAPSHOT;
     w->term = m->install_snapshot.term;
     w->index = snap.index;
     w->log_term =
         group_guarded(g, GUARD_SNAPSHOT_TERM) ? snap.term : m->install_snapshot.last_term;
-    w->conf_index = snap.conf_index;
-    w->conf = buf_slice(&conf);
-    w->data = buf_slice(&data);
     post(g, m->server_id, w);
-    buf_done(&conf);
-    buf_done(&data);
 }
 
 static void post_message(struct group *g, const struct raft_message *m)
@@ -241,7 +238,7 @@ static void take_entries(struct group *g, struct raft_update *u)
     raft_free(u->entries.batch[0].batch);
 }
 
-static void take_snapshot(struct group *g, struct raft_update *u, struct slice data)
+static void take_snapshot(struct group *g, struct raft_update *u)
 {
     struct group_snapshot *snap = &g->installing;
     snap->index = u->snapshot.metadata.index;
@@ -251,7 +248,7 @@ static void take_snapshot(struct group *g, struct raft_update *u, struct slice d
     raft_configuration_close(&u->snapshot.metadata.configuration);
     raft_free(u->snapshot.chunk.base);
     entry_log_reset(&g->log, snap->index + 1);
-    g->install_lsn = g->env->install(g->ctx, g->shard, snap, data);
+    g->install_lsn = g->env->install(g->ctx, g->shard, snap);
 }
 
 /* Applies what is committed and here. A configuration goes back into the core, which may lead
@@ -279,7 +276,7 @@ void group_apply_committed(struct group *g)
     }
 }
 
-void group_take_update(struct group *g, struct raft_update *u, struct slice snapshot)
+void group_take_update(struct group *g, struct raft_update *u)
 {
     uint64_t last = entry_log_last(&g->log);
     if (u->flags & (RAFT_UPDATE_CURRENT_TERM | RAFT_UPDATE_VOTED_FOR)) {
@@ -292,7 +289,7 @@ void group_take_update(struct group *g, struct raft_update *u, struct slice snap
     if (u->flags & RAFT_UPDATE_ENTRIES)
         take_entries(g, u);
     if (u->flags & RAFT_UPDATE_SNAPSHOT)
-        take_snapshot(g, u, snapshot);
+        take_snapshot(g, u);
     if (u->flags & RAFT_UPDATE_MESSAGES)
         for (unsigned i = 0; i < u->messages.n; i++)
             post_message(g, &u->messages.batch[i]);
@@ -316,7 +313,7 @@ void group_step(struct group *g, struct raft_event *event)
         log_error("raft.step", "shard=%u event=%d error=\"%s\"", g->shard, (int)event->type,
                   raft_strerror(rv));
     BELAY_CHECK(rv == 0);
-    group_take_update(g, &update, slice_of("", 0));
+    group_take_update(g, &update);
 }
 
 /* --- time and disk --- */
@@ -388,7 +385,7 @@ static enum belay_err submit(struct group *g, enum raft_entry_type type, struct 
         raft_free(entry.batch);
         return rv == RAFT_NOTLEADER ? BELAY_ERR_NOT_LEADER : BELAY_ERR_UNAVAILABLE;
     }
-    group_take_update(g, &update, slice_of("", 0));
+    group_take_update(g, &update);
     group_apply_committed(g);
     return BELAY_OK;
 }
@@ -448,7 +445,7 @@ enum belay_err group_transfer(struct group *g, uint64_t to, uint64_t now_ms)
         return BELAY_ERR_NOT_LEADER;
     if (rv != 0)
         return BELAY_ERR_UNAVAILABLE;
-    group_take_update(g, &update, slice_of("", 0));
+    group_take_update(g, &update);
     return BELAY_OK;
 }
 
@@ -719,6 +716,17 @@ uint64_t group_last(const struct group *g)
 bool group_installing(const struct group *g)
 {
     return g->installing.index != 0;
+}
+
+bool group_can_install(const struct group *g)
+{
+    return (!g->making && !g->installing.index) || !group_guarded(g, GUARD_SNAPSHOT_BUSY);
+}
+
+bool group_covers(const struct group *g, uint64_t index, uint64_t term)
+{
+    const struct log_entry *e = entry_log_get(&g->log, index);
+    return g->raft.trail.snapshot.index >= index || (e && e->term == term);
 }
 
 bool group_transferring(const struct group *g)

@@ -24,6 +24,7 @@ enum {
     GROUP_ADDRESS_MAX = 256,
     GROUP_ENTRY_BYTES_MAX = 2 << 20, /* of one proposal: the largest op fits */
     GROUP_INFLIGHT_MAX = 64,         /* entries on their way to one follower */
+    GROUP_APPEND_BYTES = 512 << 10,  /* of them in one message, but at least one */
     GROUP_CONF_BYTES_MAX = 8 + GROUP_SERVERS_MAX * (GROUP_ADDRESS_MAX + 16),
 };
 
@@ -70,12 +71,11 @@ struct group_env {
     void (*send)(void *ctx, uint64_t to, const struct wire *msg);     /* msg is borrowed */
     void (*apply)(void *ctx, uint16_t shard, uint64_t index, struct slice data);
     void (*changed)(void *ctx, uint16_t shard); /* role, term or leader */
-    /* The snapshot to send; false: cannot be read. `data` is owned by the caller. */
-    bool (*load)(void *ctx, uint16_t shard, struct group_snapshot *ret, struct buf *data);
-    /* Store `data` as the snapshot `snap` (borrowed) and return its lsn; the group will say
-     * restore() when it is durable. */
-    uint64_t (*install)(void *ctx, uint16_t shard, const struct group_snapshot *snap,
-                        struct slice data);
+    /* The snapshot to offer to who is far behind, and its size; false: there is none. */
+    bool (*newest)(void *ctx, uint16_t shard, struct group_snapshot *ret, uint64_t *ret_bytes);
+    /* From group_install(): store it and return its lsn; the group will say restore() when it
+     * is durable. */
+    uint64_t (*install)(void *ctx, uint16_t shard, const struct group_snapshot *snap);
     void (*restore)(void *ctx, uint16_t shard);
 };
 
@@ -109,6 +109,9 @@ void group_close(struct group *g); /* NULL is allowed */
 void group_bootstrap(const struct group_config *config, const struct group_conf *conf);
 
 void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms);
+/* The leader `from` has sent a snapshot, which is here and sound: true, if it is wanted. */
+bool group_install(struct group *g, uint64_t from, const struct group_snapshot *snap,
+                   uint64_t now_ms);
 /* Whenever group_next_ms() has come. A leader whose heartbeat is due within `slack_ms` sends it
  * now, and the next one as long after it as always. */
 void group_tick(struct group *g, uint64_t now_ms, unsigned slack_ms);
@@ -148,6 +151,9 @@ uint64_t group_applied(const struct group *g);
 uint64_t group_commit(const struct group *g);
 uint64_t group_last(const struct group *g); /* index of the last entry */
 bool group_installing(const struct group *g);
+bool group_can_install(const struct group *g); /* no snapshot is being made or installed */
+/* What a snapshot up to this entry says is here already. */
+bool group_covers(const struct group *g, uint64_t index, uint64_t term);
 bool group_transferring(const struct group *g);
 /* Leader, and everything from before its term is applied: it may stamp, propose and read. */
 bool group_ready(const struct group *g);

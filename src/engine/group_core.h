@@ -71,9 +71,9 @@ static inline void group_advance_clock(struct group *g, uint64_t now_ms)
 }
 
 /* One step of the core, and what it wants done. Its only failure is a defect: the process must
- * not go on. `snapshot` are the bytes behind a RECEIVE of one. */
+ * not go on. */
 void group_step(struct group *g, struct raft_event *event);
-void group_take_update(struct group *g, struct raft_update *u, struct slice snapshot);
+void group_take_update(struct group *g, struct raft_update *u);
 /* Applies what is committed and here; after every step, and never from inside one. */
 void group_apply_committed(struct group *g);
 uint64_t group_persist_vote(struct group *g, uint64_t term, uint64_t vote);

@@ -99,31 +99,26 @@ static void receive_append(struct group *g, const struct wire *w)
     } while (from < w->n_entries);
 }
 
-static void receive_snapshot(struct group *g, const struct wire *w)
+bool group_install(struct group *g, uint64_t from, const struct group_snapshot *snap,
+                   uint64_t now_ms)
 {
-    struct group_conf conf;
-    if (w->term == 0 || w->index == 0 || w->log_term == 0 || w->log_term > w->term ||
-        w->conf_index > w->index || group_conf_decode(w->conf, &conf) != BELAY_OK)
-        return;
-    if ((g->making || g->installing.index) && group_guarded(g, GUARD_SNAPSHOT_BUSY))
-        return;
-    if (raft_state(&g->raft) == RAFT_LEADER && w->term == raft_current_term(&g->raft))
-        return;
-    struct raft_message m = {.type = RAFT_INSTALL_SNAPSHOT, .server_id = w->from};
+    group_advance_clock(g, now_ms);
+    if (snap->term > group_term(g) || snap->conf_index > snap->index ||
+        group_leader(g) != from || !group_can_install(g))
+        return false;
+    struct raft_message m = {.type = RAFT_INSTALL_SNAPSHOT, .server_id = from};
     m.server_address = "";
-    m.install_snapshot.term = w->term;
-    m.install_snapshot.last_index = w->index;
-    m.install_snapshot.last_term = w->log_term;
-    m.install_snapshot.conf_index = w->conf_index;
-    group_conf_to_raft(&conf, &m.install_snapshot.conf);
+    m.install_snapshot.term = group_term(g);
+    m.install_snapshot.last_index = snap->index;
+    m.install_snapshot.last_term = snap->term;
+    m.install_snapshot.conf_index = snap->conf_index;
+    group_conf_to_raft(&snap->conf, &m.install_snapshot.conf);
     m.install_snapshot.data = (struct raft_buffer){raft_malloc(1), 1};
-    struct raft_event event = {.type = RAFT_RECEIVE, .time = g->now_ms};
+    struct raft_event event = {.type = RAFT_RECEIVE};
     event.receive.message = &m;
-    struct raft_update update;
-    int rv = raft_step(&g->raft, &event, &update);
-    BELAY_CHECK(rv == 0);
-    group_take_update(g, &update, w->data);
+    group_step(g, &event);
     group_apply_committed(g);
+    return g->installing.index == snap->index;
 }
 
 /* Votes are counted by the candidate's configuration, which may be newer than ours: when it
@@ -222,9 +217,6 @@ void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms)
         receive_append(g, msg);
         g->no_answer = false;
         break;
-    case WIRE_SNAPSHOT:
-        receive_snapshot(g, msg);
-        break;
     case WIRE_APPEND_RESULT:
     case WIRE_VOTE:
     case WIRE_VOTE_RESULT:
@@ -232,6 +224,9 @@ void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms)
         receive_small(g, msg);
         break;
     case WIRE_NONE:
+    case WIRE_SNAPSHOT:
+    case WIRE_FETCH:
+    case WIRE_PIECE:
     case WIRE_PROBE:
     case WIRE_PROBE_ACK:
     case WIRE_FORWARD:

@@ -8,6 +8,7 @@
 #include "engine/order_raft.h"
 #include "engine/peer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -26,6 +27,10 @@ enum {
     COMPLAIN_MS = 10000,
     BATCH_BYTES = 16 << 10, /* enough for a write */
 };
+
+static_assert(PEER_FRAME_MAX >
+                  ORDER_FRAME_BYTES + GROUP_APPEND_BYTES + GROUP_ENTRY_BYTES_MAX + (64 << 10),
+              "what is not quite a frame yet, and the largest message");
 
 struct host {
     struct host_config config;
@@ -46,9 +51,10 @@ struct host {
     uint64_t due_ns;                      /* since when there is something to write */
     uint64_t began_ns, took_ns;           /* the last write */
     size_t due;                           /* how much it was when it was last looked at */
-    uv_work_t write_work, snapshot_work;
+    uv_work_t write_work, snapshot_work, fetch_work;
     struct journal_job *job;
     struct snapshot_task *task;
+    struct fetch *fetch; /* being stored or looked at */
     pid_t child;
     bool stored, started, stopping, retired, sealed, stopped;
     bool told_to_go, removed, hurry;
@@ -140,14 +146,42 @@ static void start_snapshot(void *ctx, struct snapshot_task *task)
     BELAY_CHECK(uv_queue_work(h->loop, &h->snapshot_work, run_wait, after_wait) == 0);
 }
 
+static void run_fetch(uv_work_t *w)
+{
+    struct host *h = w->data;
+    order_raft_fetch_run(h->fetch);
+}
+
+static void after_fetch(uv_work_t *w, int status)
+{
+    struct host *h = w->data;
+    BELAY_CHECK(status == 0);
+    h->fetch = NULL;
+    order_raft_fetched(h->order);
+    order_raft_settle(h->order);
+}
+
+static void start_fetch(void *ctx, struct fetch *f)
+{
+    struct host *h = ctx;
+    BELAY_CHECK(!h->fetch);
+    h->fetch = f;
+    h->fetch_work.data = h;
+    BELAY_CHECK(uv_queue_work(h->loop, &h->fetch_work, run_fetch, after_fetch) == 0);
+}
+
 static void send_frame(void *ctx, uint64_t node, struct slice frame)
 {
     struct host *h = ctx;
     peers_send(h->peers, node, frame);
 }
 
-static const struct raft_host host_ops = {now_ms, start_write, send_frame, start_snapshot,
-                                          fatal};
+static const struct raft_host host_ops = {.now_ms = now_ms,
+                                          .write = start_write,
+                                          .send = send_frame,
+                                          .snapshot = start_snapshot,
+                                          .fetch = start_fetch,
+                                          .fatal = fatal};
 
 /* --- peers --- */
 
@@ -635,7 +669,7 @@ bool host_stop(struct host *h)
     }
     order_raft_settle(h->order);
     order_raft_write(h->order);
-    if (h->job || h->task)
+    if (h->job || h->task || h->fetch)
         return false;
     h->stopped = true;
     uv_close((uv_handle_t *)&h->timer, NULL);

@@ -65,8 +65,13 @@ static void dry_close(struct disk *d)
     (void)d; /* it is borrowed */
 }
 
-static const struct disk_ops dry_ops = {dry_list, dry_read,   dry_create, dry_write,
-                                        dry_put,  dry_remove, dry_close};
+static const struct disk_ops dry_ops = {.list = dry_list,
+                                        .read = dry_read,
+                                        .create = dry_create,
+                                        .write = dry_write,
+                                        .put = dry_put,
+                                        .remove = dry_remove,
+                                        .close = dry_close}; /* no node runs on it */
 
 /* --- files --- */
 
@@ -271,6 +276,8 @@ static void look_at(struct inspection *in, size_t i, struct journal_look *look)
         look_at_segment(in, f, buf_slice(&bytes), look);
     else if (strncmp(f->name, "snapshot-", 9) == 0)
         look_at_snapshot(in, f, buf_slice(&bytes));
+    else if (store_is_incoming(f->name))
+        say(f, INSPECT_UNUSED, "a snapshot that was being fetched");
     buf_done(&bytes);
 }
 

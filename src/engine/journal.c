@@ -113,32 +113,24 @@ uint64_t journal_append(struct journal *j, const struct journal_record *rec)
     return j->next_seq;
 }
 
-static void add_file(struct journal *j, const char *name, struct slice bytes)
+void journal_rename_file(struct journal *j, const char *name, const char *to)
 {
     struct file_op *f = mem_zalloc(sizeof *f);
     snprintf(f->name, sizeof f->name, "%s", name);
-    buf_put_slice(&f->bytes, bytes);
-    BELAY_CHECK(!f->bytes.oom);
+    snprintf(f->to, sizeof f->to, "%s", to);
     f->next = j->files;
     j->files = f;
 }
 
-void journal_put_file(struct journal *j, const char *name, struct slice bytes)
-{
-    BELAY_CHECK(bytes.len > 0);
-    add_file(j, name, bytes);
-}
-
 void journal_remove_file(struct journal *j, const char *name)
 {
-    add_file(j, name, slice_of("", 0));
+    journal_rename_file(j, name, "");
 }
 
 static void free_files(struct file_op *f)
 {
     while (f) {
         struct file_op *next = f->next;
-        buf_done(&f->bytes);
         free(f);
         f = next;
     }
@@ -268,8 +260,8 @@ void journal_job_run(struct journal_job *job)
     char name[DISK_NAME_MAX];
     enum belay_err err = BELAY_OK;
     for (struct file_op *f = job->files; f && err == BELAY_OK; f = f->next)
-        if (buf_len(&f->bytes))
-            err = disk->put(job->disk, f->name, buf_slice(&f->bytes));
+        if (f->to[0])
+            err = disk->rename(job->disk, f->name, f->to);
     if (err == BELAY_OK && job->size) {
         journal_segment_name(job->number, name);
         err = disk->create(job->disk, name, slice_of(job->head, sizeof job->head), job->size);
@@ -288,7 +280,7 @@ void journal_job_run(struct journal_job *job)
         err = disk->remove(job->disk, name);
     }
     for (struct file_op *f = job->files; f && err == BELAY_OK; f = f->next)
-        if (buf_len(&f->bytes) == 0)
+        if (!f->to[0])
             err = disk->remove(job->disk, f->name);
     job->err = err;
     job->saved_errno = errno;

@@ -97,8 +97,9 @@ bool journal_look(const char *name, struct slice file, journal_sink *sink, void 
 /* Adds a record to the next batch and returns that batch's number: it is durable when
  * journal_durable() has reached it. Copies. data.len <= JOURNAL_RECORD_BYTES_MAX. */
 uint64_t journal_append(struct journal *j, const struct journal_record *rec);
-/* A whole file that must be durable before the next batch is, and one that may go after it. */
-void journal_put_file(struct journal *j, const char *name, struct slice bytes); /* copies */
+/* A file that must have its new name before the next batch is durable, and one that may go
+ * after it. */
+void journal_rename_file(struct journal *j, const char *name, const char *to);
 void journal_remove_file(struct journal *j, const char *name);
 void journal_seal(struct journal *j); /* adds a seal, unless the last thing written is one */
 uint64_t journal_durable(const struct journal *j);

@@ -33,7 +33,7 @@ struct shard_state {
 struct file_op {
     struct file_op *next;
     char name[DISK_NAME_MAX];
-    struct buf bytes; /* to put; empty: to remove */
+    char to[DISK_NAME_MAX]; /* its new name; "": it is removed */
 };
 
 struct journal {

@@ -55,6 +55,14 @@ struct remote_read {
 };
 enum { REMOTE_READS_MAX = GROUP_SERVERS_MAX };
 
+/* A snapshot that was read. */
+struct judged {
+    struct group_snapshot snap;
+    struct origin origins[ORIGINS_MAX];
+    size_t n_origins;
+    struct machine *state;
+};
+
 /* One shard on this node. */
 struct replica {
     struct order_raft *o;
@@ -63,8 +71,8 @@ struct replica {
     struct group *group;
     struct group_snapshot snapshot; /* on disk; index 0: none */
     uint64_t snapshot_size;
-    struct machine *state; /* decoded from a snapshot, for the engine to adopt; NULL: none */
-    uint64_t state_index, state_term;
+    uint64_t fetched_ms;   /* when a node has last asked for a piece of it; 0: never */
+    struct machine *state; /* of the snapshot at the start, until the engine adopts it */
     char snapshot_name[DISK_NAME_MAX];
     char old_snapshot[DISK_NAME_MAX]; /* to be removed when the new one is in the journal */
     uint64_t log_bytes;               /* applied since the snapshot */
@@ -110,6 +118,8 @@ struct order_raft {
     struct standing standings[ORIGINS_MAX]; /* by node */
     struct group_conf members;              /* of the cluster: group 0's, committed */
     struct replica *replicas;
+    struct fetch *fetch; /* NULL: none */
+    uint64_t n_fetches;  /* so far, for their names */
     uint64_t give_up_ms; /* when to look for those who waited too long */
     uint64_t look_ms;    /* when run_look() last looked */
     uint64_t opened_ms;
@@ -145,6 +155,7 @@ struct origin *order_origin_get(struct replica *r, uint64_t node); /* a new one 
 void order_announce(struct replica *r);    /* the first op of a run, or of a leader */
 bool order_alone(const struct replica *r); /* the only voter */
 BELAY_MUST_CHECK enum belay_err order_hand_over(struct replica *r, uint64_t to);
+void order_disk_failed(struct order_raft *o, int code); /* errno: the process ends */
 
 /* order_run.c */
 /* The runs of this origin before `next` are over; `now` is state-machine time. */
@@ -177,6 +188,16 @@ void lead_hear(struct order_raft *o, const struct wire *msg);
 uint64_t see_age(const struct order *base, size_t shard, uint64_t *ret_now_ms);
 const char *see_not_ready(const struct order *base);
 
+/* order_fetch.c */
+bool fetch_newest(void *ctx, uint16_t shard, struct group_snapshot *ret, uint64_t *ret_bytes);
+void fetch_receive(struct replica *r, const struct wire *msg);
+void fetch_settle(struct order_raft *o);
+bool fetch_is_of(const struct replica *r); /* one of this group is under way */
+/* Of the one that is being installed. */
+const char *fetch_file(const struct order_raft *o, uint64_t *ret_bytes);
+void fetch_take(struct replica *r, struct judged *ret); /* it is installed */
+void fetch_done(struct order_raft *o);
+
 /* order_store.c */
 BELAY_MUST_CHECK enum belay_err
 store_identify(struct order_raft *o); /* whose directory is it? */
@@ -187,15 +208,17 @@ bool store_read_identity(struct order_raft *o, struct slice file, uint64_t *ret_
                          uint64_t *ret_groups);
 BELAY_MUST_CHECK enum belay_err store_write_identity(struct order_raft *o);
 void store_run(struct order_raft *o); /* o->run is durable, or the process ends */
-bool store_check(struct replica *r, const struct wire *msg); /* a sound snapshot? */
 /* The head of a snapshot; the state itself stays in *ret_state. For the fuzzer too. */
 bool store_decode(struct slice bytes, uint16_t shard, struct group_snapshot *ret_snap,
                   struct origin ret_origins[ORIGINS_MAX], size_t *ret_n,
                   struct slice *ret_state);
+/* All of it, with its state, which is then the caller's; on any thread. */
+bool store_judge(size_t n_groups, uint16_t shard, struct slice bytes, struct judged *ret);
+/* What is fetched has such a name until it is all there. */
+#define INCOMING_PREFIX "incoming-"
+bool store_is_incoming(const char *name);
 uint64_t store_persist(void *ctx, const struct journal_record *rec);
-bool store_load(void *ctx, uint16_t shard, struct group_snapshot *ret, struct buf *data);
-uint64_t store_install(void *ctx, uint16_t shard, const struct group_snapshot *snap,
-                       struct slice data);
+uint64_t store_install(void *ctx, uint16_t shard, const struct group_snapshot *snap);
 void store_restore(void *ctx, uint16_t shard);
 void store_restore_state(struct replica *r);
 void store_settle(struct order_raft *o); /* snapshots that are due, segments that may go */

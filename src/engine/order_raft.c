@@ -483,6 +483,7 @@ void order_raft_settle(struct order_raft *o)
     for (size_t i = 0; i < o->base.n_shards; i++)
         settle_replica(&o->replicas[i]);
     ask_settle(o);
+    fetch_settle(o);
     if (o->config.canaries & CANARY_EARLY_ACK)
         for (size_t i = 0; i < o->base.n_shards; i++)
             if (!group_installing(o->replicas[i].group))
@@ -494,17 +495,21 @@ void order_raft_settle(struct order_raft *o)
         order_raft_write(o);
 }
 
+void order_disk_failed(struct order_raft *o, int code)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "cannot write to the data directory: %s; nothing that was acknowledged is lost, "
+             "what was pending is unknown; start again when the disk is sound",
+             strerror(code));
+    o->host->fatal(o->ctx, text);
+}
+
 void order_raft_written(struct order_raft *o, struct journal_job *job)
 {
     int code;
     if (journal_job_done(o->journal, job, &code) != BELAY_OK) {
-        char text[256];
-        snprintf(
-            text, sizeof text,
-            "cannot write to the data directory: %s; nothing that was acknowledged is lost, "
-            "what was pending is unknown; start again when the disk is sound",
-            strerror(code));
-        o->host->fatal(o->ctx, text);
+        order_disk_failed(o, code);
         return;
     }
     uint64_t durable = journal_durable(o->journal);
@@ -551,9 +556,11 @@ static void receive_message(struct order_raft *o, const struct wire *msg)
         forwarded(r, msg);
     else if (msg->type == WIRE_ASK || msg->type == WIRE_TOLD)
         ask_receive(o, msg);
+    else if (msg->type == WIRE_SNAPSHOT || msg->type == WIRE_FETCH || msg->type == WIRE_PIECE)
+        fetch_receive(r, msg);
     else if (msg->type >= WIRE_PROBE)
         read_receive(r, msg);
-    else if (msg->type != WIRE_SNAPSHOT || store_check(r, msg))
+    else
         group_receive(r->group, msg, order_now(o));
     hear_leader(r, msg);
 }
@@ -619,7 +626,7 @@ uint64_t order_raft_next_ms(const struct order_raft *o)
 {
     uint64_t next = o->steer_ms;
     uint64_t soon = order_now(o) + ORDER_PROBE_MS;
-    if (o->asks && soon < next)
+    if ((o->asks || o->fetch) && soon < next)
         next = soon;
     for (size_t i = 0; i < o->base.n_shards; i++) {
         const struct replica *r = &o->replicas[i];
@@ -665,8 +672,8 @@ static bool raft_idle(const struct order *base)
     return order_raft_idle((const struct order_raft *)(const void *)base);
 }
 
-static const struct group_env group_env = {store_persist, group_send, apply_entry,
-                                           group_changed, store_load, store_install,
+static const struct group_env group_env = {store_persist, group_send,   apply_entry,
+                                           group_changed, fetch_newest, store_install,
                                            store_restore};
 
 /* The engine is there: the state comes from the snapshots, then from the entries behind them.
@@ -722,6 +729,7 @@ static void raft_close(struct order *base)
     }
     for (size_t i = 0; i < ORIGINS_MAX; i++)
         buf_done(&o->out[i]);
+    fetch_done(o);
     ask_done(o);
     store_close(o);
     arena_done(&o->arena);

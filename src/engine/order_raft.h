@@ -38,12 +38,15 @@ enum {
     ORDER_STEER_SOON_MS = 20,        /* after something has changed */
     ORDER_REST_MS = 2500,            /* who should lead has been fit for so long */
     ORDER_FORWARD_BYTES = 256 << 10, /* of one FORWARD */
+    ORDER_PIECE_BYTES = 512 << 10,   /* of a snapshot in one message */
+    ORDER_FETCH_MS = 5000,           /* one that does not get on for so long makes way */
     ORDER_FRAME_BYTES = 512 << 10,   /* of messages in one frame; a larger one goes alone */
     ORDER_BATCH_BYTES = 512 << 10,   /* of ops in one entry; a larger op has one of its own */
 };
 
 struct order_raft;
 struct snapshot_task;
+struct fetch;
 
 struct raft_host {
     uint64_t (*now_ms)(void *ctx); /* monotonic */
@@ -55,6 +58,9 @@ struct raft_host {
     /* Store a snapshot of the state as it is now (order_raft_snapshot_write() in a forked
      * child), then order_raft_snapshotted(). */
     void (*snapshot)(void *ctx, struct snapshot_task *task);
+    /* Run order_raft_fetch_run() on another thread, then order_raft_fetched(). One at a time.
+     */
+    void (*fetch)(void *ctx, struct fetch *f);
     /* The disk failed: nothing pending will be answered, the process must end. */
     void (*fatal)(void *ctx, const char *text);
 };
@@ -79,6 +85,7 @@ struct order_raft_config {
     uint64_t seed;                          /* random */
     uint64_t segment_bytes, snapshot_bytes; /* 0: the defaults */
     unsigned trailing;                      /* 0: ORDER_TRAILING */
+    size_t piece_bytes;                     /* 0: ORDER_PIECE_BYTES */
     uint64_t silence_ms;                    /* 0: ORDER_SILENCE_MS */
     unsigned inflight;                      /* 0: GROUP_INFLIGHT_MAX */
     unsigned guards_off, canaries;
@@ -114,6 +121,9 @@ void order_raft_peer_up(struct order_raft *o, uint64_t node); /* what was sent m
 bool order_raft_snapshot_write(struct snapshot_task *task); /* blocks; any thread or process */
 void order_raft_snapshotted(struct order_raft *o, struct snapshot_task *task, bool stored);
 void order_raft_snapshot_now(struct order_raft *o); /* of every shard that can */
+
+void order_raft_fetch_run(struct fetch *f); /* blocks; any thread */
+void order_raft_fetched(struct order_raft *o);
 
 /* Hand over whatever this node leads, and stop: true when it leads nothing any more. */
 bool order_raft_retire(struct order_raft *o);

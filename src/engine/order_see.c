@@ -19,8 +19,8 @@ uint64_t see_age(const struct order *base, size_t shard, uint64_t *ret_now_ms)
 static const char *group_not_ready(const struct replica *r)
 {
     uint64_t leader = group_leader(r->group);
-    if (group_installing(r->group))
-        return "a snapshot is being installed";
+    if (fetch_is_of(r))
+        return "a snapshot is being fetched";
     if (leader == 0)
         return "no leader is known";
     if (leader == r->o->config.node)

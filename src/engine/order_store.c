@@ -3,6 +3,7 @@
  *   identity            cluster, node, shards, and how often it was started
  *   journal-*           terms, votes and entries of all shards (journal.h)
  *   snapshot-S-I-T      state of shard S up to entry I of term T
+ *   incoming-N          one that is being fetched (order_fetch.c)
  *
  * A snapshot counts when the journal says so: it is durable before its record is. */
 #include "base/check.h"
@@ -266,75 +267,38 @@ bool store_decode(struct slice bytes, uint16_t shard, struct group_snapshot *ret
     return !in.bad;
 }
 
-/* The state is decoded once, and kept until the engine adopts it. */
-static enum belay_err decode_state(struct replica *r, const struct group_snapshot *snap,
-                                   struct slice bytes)
+bool store_judge(size_t n_groups, uint16_t shard, struct slice bytes, struct judged *ret)
 {
-    if (r->state && r->state_index == snap->index && r->state_term == snap->term)
-        return BELAY_OK;
-    machine_close(r->state);
-    r->state = NULL;
-    r->state_index = snap->index;
-    r->state_term = snap->term;
-    return engine_decode(r->o->base.n_shards, r->shard, bytes, &r->state);
-}
-
-static void adopt_state(struct replica *r)
-{
-    engine_adopt(r->o->engine, r->shard, r->state);
-    r->state = NULL;
-}
-
-/* Nothing of it may be stored before all of it is known to be sound: a node that took in what
- * it cannot use would never start again. */
-bool store_check(struct replica *r, const struct wire *msg)
-{
-    struct group_snapshot snap;
-    struct origin origins[ORIGINS_MAX];
-    size_t n;
     struct slice state;
-    bool sound = store_decode(msg->data, r->shard, &snap, origins, &n, &state) &&
-                 snap.index == msg->index && snap.term == msg->log_term &&
-                 decode_state(r, &snap, state) == BELAY_OK;
-    if (!sound)
-        log_error("order.snapshot_bad", "node=%" PRIu64 " shard=%u", msg->from, r->shard);
-    return sound;
+    return store_decode(bytes, shard, &ret->snap, ret->origins, &ret->n_origins, &state) &&
+           engine_decode(n_groups, shard, state, &ret->state) == BELAY_OK;
 }
 
-bool store_load(void *ctx, uint16_t shard, struct group_snapshot *ret, struct buf *data)
+static void take_judged(struct replica *r, const struct judged *judged)
 {
-    struct order_raft *o = ctx;
-    struct replica *r = &o->replicas[shard];
-    if (r->snapshot.index == 0 ||
-        o->config.disk->ops->read(o->config.disk, r->snapshot_name, data) != BELAY_OK)
-        return false;
-    struct origin origins[ORIGINS_MAX];
-    size_t n;
-    struct slice state;
-    return store_decode(buf_slice(data), shard, ret, origins, &n, &state);
+    r->snapshot = judged->snap;
+    r->n_origins = judged->n_origins;
+    memcpy(r->origins, judged->origins, sizeof r->origins);
 }
 
 static enum belay_err read_snapshot(struct replica *r)
 {
     struct disk *disk = r->o->config.disk;
+    struct judged *judged = mem_zalloc(sizeof *judged);
     struct buf file = {0};
-    struct slice state;
-    struct group_snapshot snap;
-    uint64_t index = r->snapshot.index;
     enum belay_err err = disk->ops->read(disk, r->snapshot_name, &file);
     if (err != BELAY_OK ||
-        !store_decode(buf_slice(&file), r->shard, &snap, r->origins, &r->n_origins, &state) ||
-        snap.index != index) {
+        !store_judge(r->o->base.n_shards, r->shard, buf_slice(&file), judged) ||
+        judged->snap.index != r->snapshot.index) {
         store_problem("%s: missing or damaged", r->snapshot_name);
+        machine_close(judged->state);
         err = BELAY_ERR_CORRUPT;
     } else {
-        err = decode_state(r, &snap, state);
-        if (err != BELAY_OK)
-            store_problem("%s: not a sound state", r->snapshot_name);
+        take_judged(r, judged);
+        r->state = judged->state;
     }
-    if (err == BELAY_OK)
-        r->snapshot = snap;
     r->snapshot_size = buf_len(&file);
+    free(judged);
     buf_done(&file);
     return err;
 }
@@ -342,7 +306,8 @@ static enum belay_err read_snapshot(struct replica *r)
 void store_restore_state(struct replica *r)
 {
     if (r->snapshot.index)
-        adopt_state(r); /* read_snapshot() was at the start of it all */
+        engine_adopt(r->o->engine, r->shard, r->state);
+    r->state = NULL;
 }
 
 /* --- records --- */
@@ -368,17 +333,15 @@ static uint64_t adopt(struct replica *r, const struct group_snapshot *snap, cons
                                                                .data = slice_str(name)});
 }
 
-uint64_t store_install(void *ctx, uint16_t shard, const struct group_snapshot *snap,
-                       struct slice data)
+uint64_t store_install(void *ctx, uint16_t shard, const struct group_snapshot *snap)
 {
     struct order_raft *o = ctx;
     struct replica *r = &o->replicas[shard];
     char name[DISK_NAME_MAX];
     snapshot_name(shard, snap, name);
-    journal_put_file(o->journal, name, data);
-    r->snapshot_size = data.len;
-    log_info("order.snapshot_install", "shard=%u index=%" PRIu64 " bytes=%zu", shard,
-             snap->index, data.len);
+    journal_rename_file(o->journal, fetch_file(o, &r->snapshot_size), name);
+    log_info("order.snapshot_install", "shard=%u index=%" PRIu64 " bytes=%" PRIu64, shard,
+             snap->index, r->snapshot_size);
     return adopt(r, snap, name, JOURNAL_INSTALL);
 }
 
@@ -389,9 +352,10 @@ void store_restore(void *ctx, uint16_t shard)
 {
     struct order_raft *o = ctx;
     struct replica *r = &o->replicas[shard];
-    enum belay_err err = read_snapshot(r);
-    BELAY_CHECK(err == BELAY_OK); /* store_check() has seen it */
-    adopt_state(r);
+    struct judged judged;
+    fetch_take(r, &judged);
+    take_judged(r, &judged);
+    engine_adopt(o->engine, shard, judged.state);
     r->log_bytes = 0;
     for (size_t i = 0; i < r->n_origins; i++) {
         if (r->origins[i].node != o->config.node || r->origins[i].run != o->run)
@@ -412,7 +376,6 @@ struct snapshot_task {
     char name[DISK_NAME_MAX];
     unsigned trailing;
     uint64_t log_bytes;
-    uint64_t size;
 };
 
 bool order_raft_snapshot_write(struct snapshot_task *task)
@@ -429,7 +392,9 @@ bool order_raft_snapshot_write(struct snapshot_task *task)
 void order_raft_snapshotted(struct order_raft *o, struct snapshot_task *task, bool stored)
 {
     struct replica *r = &o->replicas[task->shard];
+    struct disk *disk = o->config.disk;
     o->snapshotting = false;
+    stored = stored && disk->ops->size(disk, task->name, &r->snapshot_size) == BELAY_OK;
     if (stored) {
         adopt(r, &task->snap, task->name, JOURNAL_SNAPSHOT);
         r->log_bytes -= task->log_bytes;
@@ -472,13 +437,11 @@ void store_settle(struct order_raft *o)
     struct replica *pin = NULL;
     for (size_t i = 0; i < o->base.n_shards; i++) {
         struct replica *r = &o->replicas[i];
-        if (r->state && !group_installing(r->group)) {
-            machine_close(r->state); /* it was not taken in */
-            r->state = NULL;
-        }
         uint64_t due = o->config.snapshot_bytes;
         if (r->snapshot_size > due)
             due = r->snapshot_size;
+        if (order_now(o) - r->fetched_ms < ORDER_FETCH_MS)
+            due *= 2; /* with a new one whoever fetches it would have to begin again */
         if (r->log_bytes > due)
             begin_snapshot(r, o->config.trailing);
         uint64_t lsn = group_oldest_lsn(r->group);
@@ -553,8 +516,13 @@ static enum belay_err check_replica(struct replica *r)
     return BELAY_OK;
 }
 
-/* A snapshot that the journal does not know was being made when the process died; and before
- * the first start is complete, nothing counts. */
+bool store_is_incoming(const char *name)
+{
+    return strncmp(name, INCOMING_PREFIX, strlen(INCOMING_PREFIX)) == 0;
+}
+
+/* A snapshot that the journal does not know was being made or fetched when the process died;
+ * and before the first start is complete, nothing counts. */
 struct orphans {
     struct order_raft *o;
     enum belay_err err;
@@ -565,7 +533,7 @@ static void remove_orphan(void *ctx, const char *name)
     struct orphans *orphans = ctx;
     struct order_raft *o = orphans->o;
     bool journal = o->fresh && !o->journal && strncmp(name, "journal-", 8) == 0;
-    if (strncmp(name, "snapshot-", 9) != 0 && !journal)
+    if (strncmp(name, "snapshot-", 9) != 0 && !store_is_incoming(name) && !journal)
         return;
     for (size_t i = 0; i < o->base.n_shards; i++)
         if (o->replicas[i].snapshot.index && strcmp(name, o->replicas[i].snapshot_name) == 0)
@@ -614,6 +582,8 @@ enum belay_err store_open(struct order_raft *o)
         o->config.snapshot_bytes = ORDER_SNAPSHOT_BYTES;
     if (o->config.trailing == 0)
         o->config.trailing = ORDER_TRAILING;
+    if (o->config.piece_bytes == 0)
+        o->config.piece_bytes = ORDER_PIECE_BYTES;
     struct journal_config config = {.disk = o->config.disk,
                                     .segment_bytes = o->config.segment_bytes,
                                     .salt = o->config.seed ^ o->run,

@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 enum {
-    PEER_FRAME_MAX = 1 << 30,        /* a snapshot */
-    PEER_QUEUE_BYTES_MAX = 64 << 20, /* unsent; a single larger frame may go */
+    PEER_FRAME_MAX = 4 << 20,
+    PEER_QUEUE_BYTES_MAX = 64 << 20, /* unsent */
     PEER_RETRY_MIN_MS = 20,
     PEER_RETRY_MAX_MS = 500,
     PEER_NODES_MAX = 128,

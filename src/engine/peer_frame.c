@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { FRAME_HEAD = 8, HELLO_VERSION = 2 };
+enum { FRAME_HEAD = 8, HELLO_VERSION = 3 };
 static const char HELLO_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'P', 'R', '1'};
 static const char REFUSAL_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'N', 'O', '1'};
 

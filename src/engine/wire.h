@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 enum {
-    WIRE_VERSION = 1,
+    WIRE_VERSION = 2,
     WIRE_ENTRIES_MAX = 1024, /* of one message */
 };
 
@@ -27,13 +27,15 @@ enum wire_type {
     WIRE_APPEND_RESULT, /* term, index: last entry that is stored, reject, features */
     WIRE_VOTE,          /* term, index + log_term: the candidate's last entry, flags */
     WIRE_VOTE_RESULT,   /* term, flags, features */
-    WIRE_SNAPSHOT,      /* term, index + log_term: its last entry, conf_index, conf, data */
+    WIRE_SNAPSHOT,      /* an offer: term, index + log_term: its last entry, seq: its bytes */
     WIRE_TIMEOUT_NOW,   /* term, index + log_term: the leader's last entry */
     WIRE_PROBE,         /* term, seq: am I still your leader? */
     WIRE_PROBE_ACK,     /* term, seq */
     WIRE_FORWARD,       /* seq: of the first op, data: ops for the leader to order */
     WIRE_READ,          /* seq: how far must I apply to read? */
     WIRE_READ_AT,       /* seq, index, commit: the leader's time */
+    WIRE_FETCH,         /* index + log_term: of the snapshot, seq: from which byte on? */
+    WIRE_PIECE,         /* the same, data: some bytes of it */
     WIRE_ASK,           /* an operator's wish: term: run, seq, index: what, commit: priority,
                            conf: name, data: address */
     WIRE_TOLD,          /* term, seq: of the ASK, reject: enum belay_err */

@@ -170,7 +170,7 @@ class Nodes:
         rows = [dict(zip(s[::2], s[1::2])) for s in self.fields(i)[b"shards"]]
         return [s[b"leader"].decode() if s[b"leader"] else None for s in rows]
 
-    def until(self, what, seconds=WAIT_S):
+    def until(self, what, seconds=WAIT_S, pause=0.05):
         end = time.monotonic() + seconds
         while True:
             try:
@@ -180,7 +180,7 @@ class Nodes:
                 pass
             if time.monotonic() > end:
                 raise AssertionError("it did not happen")
-            time.sleep(0.05)
+            time.sleep(pause)
 
     def ready(self, i):
         """Waits until the node can serve."""

@@ -72,17 +72,9 @@ static bool head_of(struct slice file, struct group_snapshot *snap, struct slice
 
 static bool from_peer(struct slice file)
 {
-    static struct order_raft o = {.base = {.n_shards = 1}};
-    struct replica r = {.o = &o};
-    struct group_snapshot snap;
-    struct slice state;
-    struct wire msg = {.type = WIRE_SNAPSHOT, .from = 2, .data = file};
-    if (head_of(file, &snap, &state)) {
-        msg.index = snap.index;
-        msg.log_term = snap.term;
-    }
-    bool ok = store_check(&r, &msg);
-    machine_close(r.state);
+    struct judged judged = {0};
+    bool ok = store_judge(1, 0, file, &judged);
+    machine_close(judged.state);
     return ok;
 }
 

@@ -74,6 +74,7 @@ struct sim_node {
     uint64_t rate;
     uint64_t next_wake;
     struct journal_job *job; /* being written */
+    struct fetch *fetch;     /* a piece is */
     struct snapshot_task *task;
     bool member; /* has been part of the cluster */
     bool joins;  /* it was not there when it was made */
@@ -92,6 +93,7 @@ enum sim_event_kind {
     EV_MESSAGE,
     EV_WRITTEN,
     EV_SNAPSHOT,
+    EV_FETCHED,
     EV_WAKE,
     EV_CLIENT, /* its turn */
     EV_GO,     /* it goes away, if it still waits */

@@ -99,6 +99,28 @@ static inline enum belay_err sim_disk_read(struct disk *base, const char *name, 
     return BELAY_OK;
 }
 
+static inline enum belay_err sim_disk_size(struct disk *base, const char *name,
+                                           uint64_t *ret_bytes)
+{
+    struct sim_file *f = sim_disk_find(sim_disk_of(base), name, false);
+    if (!f)
+        return BELAY_ERR_NOT_FOUND;
+    *ret_bytes = buf_len(&f->bytes);
+    return BELAY_OK;
+}
+
+static inline enum belay_err sim_disk_read_at(struct disk *base, const char *name, uint64_t at,
+                                              size_t len, struct buf *out)
+{
+    struct sim_file *f = sim_disk_find(sim_disk_of(base), name, false);
+    if (!f)
+        return BELAY_ERR_NOT_FOUND;
+    struct slice all = buf_slice(&f->bytes);
+    if (at < all.len)
+        buf_put(out, all.data + at, all.len - at < len ? (size_t)(all.len - at) : len);
+    return BELAY_OK;
+}
+
 static inline enum belay_err sim_disk_replace(struct disk *base, const char *name,
                                               struct slice data, uint64_t bytes)
 {
@@ -147,6 +169,40 @@ static inline enum belay_err sim_disk_write(struct disk *base, const char *name,
     return fate == SIM_FINE ? BELAY_OK : BELAY_ERR_IO;
 }
 
+static inline enum belay_err sim_disk_extend(struct disk *base, const char *name, uint64_t at,
+                                             struct slice data)
+{
+    struct sim_disk *d = sim_disk_of(base);
+    enum sim_fate fate = sim_disk_change(d);
+    if (fate == SIM_NOTHING)
+        return BELAY_ERR_IO;
+    struct sim_file *f = sim_disk_find(d, name, at == 0);
+    BELAY_CHECK(f);
+    if (at == 0)
+        buf_clear(&f->bytes);
+    BELAY_CHECK(at == buf_len(&f->bytes));
+    buf_put(&f->bytes, data.data,
+            fate == SIM_FINE ? data.len : (size_t)(sim_disk_random(d) % data.len));
+    return fate == SIM_FINE ? BELAY_OK : BELAY_ERR_IO;
+}
+
+static inline enum belay_err sim_disk_rename(struct disk *base, const char *from,
+                                             const char *to)
+{
+    struct sim_disk *d = sim_disk_of(base);
+    enum sim_fate fate = sim_disk_change(d);
+    struct sim_file *f = sim_disk_find(d, from, false);
+    struct sim_file *old = sim_disk_find(d, to, false);
+    if (fate == SIM_NOTHING || !f || (fate == SIM_PART && sim_disk_random(d) % 2))
+        return BELAY_ERR_IO;
+    if (old) {
+        buf_done(&old->bytes);
+        old->used = false;
+    }
+    snprintf(f->name, sizeof f->name, "%s", to);
+    return fate == SIM_FINE ? BELAY_OK : BELAY_ERR_IO;
+}
+
 static inline enum belay_err sim_disk_remove(struct disk *base, const char *name)
 {
     struct sim_disk *d = sim_disk_of(base);
@@ -176,9 +232,17 @@ static inline void sim_disk_keep(struct disk *base) /* a node's end is not the d
 
 static inline void sim_disk_init(struct sim_disk *d, uint64_t seed)
 {
-    static const struct disk_ops ops = {sim_disk_list,  sim_disk_read, sim_disk_create,
-                                        sim_disk_write, sim_disk_put,  sim_disk_remove,
-                                        sim_disk_keep};
+    static const struct disk_ops ops = {.list = sim_disk_list,
+                                        .read = sim_disk_read,
+                                        .size = sim_disk_size,
+                                        .read_at = sim_disk_read_at,
+                                        .create = sim_disk_create,
+                                        .write = sim_disk_write,
+                                        .put = sim_disk_put,
+                                        .extend = sim_disk_extend,
+                                        .rename = sim_disk_rename,
+                                        .remove = sim_disk_remove,
+                                        .close = sim_disk_keep};
     memset(d, 0, sizeof *d);
     d->base.ops = &ops;
     d->random = seed | 1;

@@ -71,6 +71,15 @@ static void host_snapshot(void *ctx, struct snapshot_task *task)
         n->life;
 }
 
+static void host_fetch(void *ctx, struct fetch *f)
+{
+    struct sim_node *n = ctx;
+    struct sim_world *w = n->w;
+    BELAY_CHECK(!n->fetch);
+    n->fetch = f;
+    sim_post(w, sim_random(w, w->plan.disk_ms + 1), EV_FETCHED, n->id)->life = n->life;
+}
+
 static void host_fatal(void *ctx, const char *text)
 {
     struct sim_node *n = ctx;
@@ -79,8 +88,12 @@ static void host_fatal(void *ctx, const char *text)
     n->dying = true;
 }
 
-static const struct raft_host host = {host_now, host_write, host_send, host_snapshot,
-                                      host_fatal};
+static const struct raft_host host = {.now_ms = host_now,
+                                      .write = host_write,
+                                      .send = host_send,
+                                      .snapshot = host_snapshot,
+                                      .fetch = host_fetch,
+                                      .fatal = host_fatal};
 
 /* --- life --- */
 
@@ -125,6 +138,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                                        .segment_bytes = 64 << 10,
                                        .snapshot_bytes = w->plan.snapshot_bytes,
                                        .trailing = 4,
+                                       .piece_bytes = 40 + w->plan.seed * 97 % 300,
                                        .silence_ms =
                                            w->plan.seed % 2 ? 0 : 700, /* a node is soon gone */
                                        .inflight = w->plan.inflight,
@@ -153,8 +167,14 @@ void sim_node_crash(struct sim_world *w, uint64_t id)
     w->n_crashes++;
     struct journal_job *job = n->job;
     struct snapshot_task *task = n->task;
+    struct fetch *fetch = n->fetch;
     n->job = NULL;
     n->task = NULL;
+    n->fetch = NULL;
+    if (fetch && sim_chance(w, 50)) {
+        n->disk.crash_in = 1 + sim_random(w, 2);
+        order_raft_fetch_run(fetch);
+    }
     if (job && sim_chance(w, 80)) {
         n->disk.crash_in = 1 + sim_random(w, 3);
         journal_job_run(job);
@@ -290,6 +310,11 @@ void sim_node_event(struct sim_world *w, struct sim_event *ev)
         struct snapshot_task *task = n->task;
         n->task = NULL;
         order_raft_snapshotted(o, task, !n->wrong_disk);
+    } else if (ev->kind == EV_FETCHED) {
+        struct fetch *f = n->fetch;
+        n->fetch = NULL;
+        order_raft_fetch_run(f);
+        order_raft_fetched(o);
     } else if (ev->kind == EV_WAKE) {
         if (n->next_wake <= w->now)
             n->next_wake = 0;

@@ -30,7 +30,8 @@ static void fatal(void *ctx, const char *text)
     check_failed(__FILE__, __LINE__, text);
 }
 
-static const struct raft_host host = {now_ms, take_job, drop, take_task, fatal};
+static const struct raft_host host = {
+    .now_ms = now_ms, .write = take_job, .send = drop, .snapshot = take_task, .fatal = fatal};
 
 void lone_pump(struct lone *n)
 {

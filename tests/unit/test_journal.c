@@ -407,6 +407,40 @@ static void a_file_is_its_data_and_zeros(void **state)
     free(want);
 }
 
+static void a_file_grows_piece_by_piece_and_gets_its_name(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/belay-journal-XXXXXX";
+    struct disk *d;
+    struct buf out = {0};
+    uint64_t size = 0;
+    assert_non_null(mkdtemp(path));
+    assert_int_equal(disk_file_open(path, &d), BELAY_OK);
+    assert_int_equal(d->ops->extend(d, "a", 0, SLICE("an older, longer one")), BELAY_OK);
+    assert_int_equal(d->ops->extend(d, "a", 0, SLICE("first ")), BELAY_OK);
+    assert_int_equal(d->ops->extend(d, "a", 6, SLICE("second")), BELAY_OK);
+    assert_int_equal(d->ops->extend(d, "c", 6, SLICE("second")), BELAY_ERR_IO);
+    assert_int_equal(d->ops->put(d, "b", SLICE("replaced")), BELAY_OK);
+    assert_int_equal(d->ops->rename(d, "a", "b"), BELAY_OK);
+    assert_int_equal(d->ops->size(d, "a", &size), BELAY_ERR_NOT_FOUND);
+    assert_int_equal(d->ops->size(d, "b", &size), BELAY_OK);
+    assert_int_equal(size, 12);
+    assert_int_equal(d->ops->read_at(d, "b", 4, 4, &out), BELAY_OK);
+    assert_true(slice_eq(buf_slice(&out), SLICE("t se")));
+    buf_clear(&out);
+    assert_int_equal(d->ops->read_at(d, "b", 10, 4, &out), BELAY_OK);
+    assert_true(slice_eq(buf_slice(&out), SLICE("nd")));
+    buf_clear(&out);
+    assert_int_equal(d->ops->read_at(d, "b", 12, 4, &out), BELAY_OK);
+    assert_int_equal(buf_len(&out), 0);
+    assert_int_equal(d->ops->read_at(d, "a", 0, 4, &out), BELAY_ERR_NOT_FOUND);
+    assert_int_equal(d->ops->remove(d, "b"), BELAY_OK);
+    buf_done(&out);
+    assert_int_equal(d->ops->remove(d, "lock"), BELAY_OK);
+    d->ops->close(d);
+    assert_int_equal(rmdir(path), 0);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
@@ -419,6 +453,7 @@ int main(void)
         cmocka_unit_test(every_cut_or_missing_file_is_refused),
         cmocka_unit_test(a_directory_belongs_to_one_process),
         cmocka_unit_test(a_file_is_its_data_and_zeros),
+        cmocka_unit_test(a_file_grows_piece_by_piece_and_gets_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,13 @@
 
 #include <cmocka.h>
 
-enum { NODES_MAX = 5, GROUPS = 4, HEARTBEAT_MS = 60, ELECTION_MS = 300 };
+enum {
+    NODES_MAX = 5,
+    GROUPS = 4,
+    HEARTBEAT_MS = 60,
+    ELECTION_MS = 300,
+    SEGMENT_BYTES = 4 << 20
+};
 
 struct frame {
     struct list all;
@@ -35,6 +41,8 @@ struct node {
     struct feed *feed;
     struct journal_job *job;
     uint64_t job_ms; /* when it was begun */
+    struct snapshot_task *task;
+    struct fetch *fetch;
     uint8_t priority;
 };
 
@@ -44,8 +52,10 @@ struct world {
     size_t first;                     /* members at first */
     struct list frames;
     size_t n_frames;
-    uint64_t cut;     /* this node hears and says nothing */
-    uint64_t disk_ms; /* what a write takes */
+    uint64_t cut;       /* this node hears and says nothing */
+    uint64_t disk_ms;   /* what a write takes */
+    size_t lose_one_in; /* frames; 0: none */
+    size_t largest;     /* of them, in bytes */
 };
 
 static struct order_raft *raft(struct node *n)
@@ -76,13 +86,20 @@ static void node_send(void *ctx, uint64_t to, struct slice bytes)
     buf_put_slice(&f->bytes, bytes);
     list_push_back(&n->w->frames, &f->all);
     n->w->n_frames++;
+    if (bytes.len > n->w->largest)
+        n->w->largest = bytes.len;
 }
 
 static void node_snapshot(void *ctx, struct snapshot_task *task)
 {
-    (void)ctx;
-    (void)task;
-    fail();
+    struct node *n = ctx;
+    n->task = task;
+    assert_true(order_raft_snapshot_write(task));
+}
+
+static void node_fetch(void *ctx, struct fetch *f)
+{
+    ((struct node *)ctx)->fetch = f;
 }
 
 static void node_fatal(void *ctx, const char *text)
@@ -91,8 +108,12 @@ static void node_fatal(void *ctx, const char *text)
     fail_msg("%s", text);
 }
 
-static const struct raft_host host = {node_now, node_write, node_send, node_snapshot,
-                                      node_fatal};
+static const struct raft_host host = {.now_ms = node_now,
+                                      .write = node_write,
+                                      .send = node_send,
+                                      .snapshot = node_snapshot,
+                                      .fetch = node_fetch,
+                                      .fatal = node_fatal};
 
 /* --- life --- */
 
@@ -108,7 +129,9 @@ static void start(struct world *w, uint64_t id)
                                        .election_ms = ELECTION_MS,
                                        .heartbeat_ms = HEARTBEAT_MS,
                                        .seed = 4711 + id,
-                                       .segment_bytes = 4 * JOURNAL_SEGMENT_BYTES_MIN,
+                                       .segment_bytes = SEGMENT_BYTES,
+                                       .trailing = 1,
+                                       .piece_bytes = 8,
                                        .priority = n->priority};
     for (uint64_t i = 1; i <= w->first && id <= w->first; i++) {
         struct group_server *s = &config.members.servers[config.members.n++];
@@ -133,6 +156,7 @@ static void stop(struct world *w, uint64_t id)
     engine_close(n->engine);
     feed_close(n->feed);
     n->job = NULL;
+    n->fetch = NULL;
     n->order = NULL;
 }
 
@@ -160,7 +184,9 @@ static bool deliver(struct world *w)
     struct frame *f = list_item(w->frames.next, struct frame, all);
     struct node *to = f->to <= NODES_MAX ? &w->nodes[f->to] : NULL;
     list_remove(&f->all);
-    if (to && to->order && w->cut != f->to && w->cut != f->from) {
+    bool lost = w->cut == f->to || w->cut == f->from ||
+                (w->lose_one_in && w->n_frames % w->lose_one_in == 0);
+    if (to && to->order && !lost) {
         order_raft_receive(raft(to), f->from, buf_slice(&f->bytes));
         order_raft_settle(raft(to));
     }
@@ -192,6 +218,11 @@ static void settle(struct world *w)
         busy = deliver(w);
         for (uint64_t id = 1; id <= NODES_MAX; id++) {
             struct node *n = &w->nodes[id];
+            if (n->order && n->task) {
+                struct snapshot_task *task = n->task;
+                n->task = NULL;
+                order_raft_snapshotted(raft(n), task, true);
+            }
             if (!n->order || !n->job || w->now < n->job_ms + w->disk_ms)
                 continue;
             struct journal_job *job = n->job;
@@ -204,6 +235,17 @@ static void settle(struct world *w)
     }
 }
 
+/* A piece takes a millisecond. */
+static void store_piece(struct node *n)
+{
+    struct fetch *f = n->fetch;
+    if (!f)
+        return;
+    n->fetch = NULL;
+    order_raft_fetch_run(f);
+    order_raft_fetched(raft(n));
+}
+
 static void run(struct world *w, uint64_t ms)
 {
     for (uint64_t until = w->now + ms; w->now < until; w->now++) {
@@ -213,6 +255,7 @@ static void run(struct world *w, uint64_t ms)
                 continue;
             if (order_raft_next_ms(raft(n)) <= w->now)
                 order_raft_tick(raft(n));
+            store_piece(n);
             order_raft_settle(raft(n));
         }
         settle(w);
@@ -534,6 +577,173 @@ static void a_broken_connection_is_believed_if_others_see_it_too(void **state)
     end(w);
 }
 
+static void submit_op(struct world *w, size_t group, struct op op)
+{
+    for (uint64_t id = 1; id <= NODES_MAX; id++) {
+        struct order *o = w->nodes[id].order;
+        if (o && o->ops->leads(o, group))
+            o->ops->submit(o, group, &op);
+    }
+}
+
+static void submit(struct world *w, size_t group)
+{
+    submit_op(w, group, (struct op){.kind = OP_TICK});
+}
+
+/* What is much goes in several frames. */
+static void no_frame_is_larger_than_it_may_be(void **state)
+{
+    (void)state;
+    static char body[LIMIT_BODY_BYTES];
+    struct world *w = begin(3);
+    run(w, 2000);
+    w->cut = 3;
+    for (int i = 0; i < 20; i++) {
+        for (int k = 0; k < 7; k++)
+            submit_op(w, 1, (struct op){.kind = OP_BODY, .body = slice_of(body, sizeof body)});
+        run(w, 1);
+    }
+    uint64_t last = group_last(order_raft_group(raft(&w->nodes[1]), 1));
+    w->cut = 0;
+    run(w, 2000);
+    assert_true(group_applied(order_raft_group(raft(&w->nodes[3]), 1)) >= last);
+    assert_in_range(w->largest, ORDER_BATCH_BYTES, 3 * ORDER_BATCH_BYTES);
+    end(w);
+}
+
+struct count {
+    const char *prefix;
+    size_t n;
+};
+
+static void count_file(void *ctx, const char *name)
+{
+    struct count *c = ctx;
+    c->n += strncmp(name, c->prefix, strlen(c->prefix)) == 0;
+}
+
+static size_t files(struct node *n, const char *prefix)
+{
+    struct count c = {prefix, 0};
+    assert_int_equal(n->disk.base.ops->list(&n->disk.base, count_file, &c), BELAY_OK);
+    return c.n;
+}
+
+/* Node 3 was away, and what it missed is only in snapshots by now. */
+static struct world *begin_with_one_far_behind(void)
+{
+    struct world *w = begin(3);
+    run(w, 2000);
+    stop(w, 3);
+    run(w, 2000);
+    for (int i = 0; i < 40; i++) {
+        for (size_t g = 0; g < GROUPS; g++)
+            submit(w, g);
+        run(w, 5);
+    }
+    for (size_t g = 0; g < GROUPS; g++) { /* a node makes one at a time */
+        for (uint64_t id = 1; id <= 2; id++)
+            order_raft_snapshot_now(raft(&w->nodes[id]));
+        run(w, 20);
+    }
+    start(w, 3);
+    return w;
+}
+
+static void run_until_it_fetches(struct world *w, size_t pieces)
+{
+    struct node *n = &w->nodes[3];
+    for (int i = 0; i < 5000 && files(n, "incoming-") == 0; i++)
+        run(w, 1);
+    run(w, pieces);
+    assert_int_equal(files(n, "incoming-"), 1);
+}
+
+static void assert_alike(struct world *w, uint64_t a, uint64_t b)
+{
+    for (size_t g = 0; g < GROUPS; g++) {
+        assert_int_equal(group_applied(order_raft_group(raft(&w->nodes[a]), g)),
+                         group_applied(order_raft_group(raft(&w->nodes[b]), g)));
+        assert_int_equal(engine_hash(w->nodes[a].engine, g),
+                         engine_hash(w->nodes[b].engine, g));
+    }
+    assert_int_equal(files(&w->nodes[a], "incoming-"), 0);
+    assert_int_equal(files(&w->nodes[a], "snapshot-"), GROUPS);
+}
+
+/* While it does, nobody is kept waiting: all leaders stay the same. */
+static void who_is_far_behind_fetches_snapshots(void **state)
+{
+    (void)state;
+    struct world *w = begin_with_one_far_behind();
+    run_until_it_fetches(w, 3);
+    char before[64];
+    uint64_t term = group_term(order_raft_group(raft(&w->nodes[1]), 1));
+    snprintf(before, sizeof before, "%s", leaders(w, 1));
+    assert_non_null(strstr(w->nodes[3].order->ops->not_ready(w->nodes[3].order), "fetched"));
+    run(w, 1500);
+    assert_alike(w, 3, 1);
+    assert_null(w->nodes[3].order->ops->not_ready(w->nodes[3].order));
+    assert_string_equal(leaders(w, 3), before);
+    assert_int_equal(group_term(order_raft_group(raft(&w->nodes[1]), 1)), term);
+    end(w);
+}
+
+static void a_lost_piece_is_asked_for_again(void **state)
+{
+    (void)state;
+    struct world *w = begin_with_one_far_behind();
+    w->lose_one_in = 7;
+    run(w, 60000);
+    w->lose_one_in = 0;
+    run(w, 2000);
+    assert_alike(w, 3, 1);
+    end(w);
+}
+
+static void a_snapshot_of_a_leader_that_dies_is_fetched_from_the_next(void **state)
+{
+    (void)state;
+    struct world *w = begin_with_one_far_behind();
+    run_until_it_fetches(w, 3);
+    uint64_t dead = group_leader(order_raft_group(raft(&w->nodes[3]), 0));
+    stop(w, dead);
+    run(w, 15000);
+    assert_alike(w, 3, 3 - dead);
+    end(w);
+}
+
+static void a_node_that_dies_fetching_begins_again(void **state)
+{
+    (void)state;
+    struct world *w = begin_with_one_far_behind();
+    run_until_it_fetches(w, 3);
+    stop(w, 3);
+    start(w, 3);
+    assert_int_equal(files(&w->nodes[3], "incoming-"), 0);
+    run(w, 5000);
+    assert_alike(w, 3, 1);
+    end(w);
+}
+
+static void a_newer_snapshot_takes_the_place_of_an_older_one(void **state)
+{
+    (void)state;
+    struct world *w = begin_with_one_far_behind();
+    run_until_it_fetches(w, 3);
+    for (size_t g = 0; g < GROUPS; g++) {
+        submit(w, g);
+        run(w, 1);
+        for (uint64_t id = 1; id <= 2; id++)
+            order_raft_snapshot_now(raft(&w->nodes[id]));
+        run(w, 1);
+    }
+    run(w, 5000);
+    assert_alike(w, 3, 1);
+    end(w);
+}
+
 /* Whatever the number of groups: a heartbeat, its answer, and what every node says of itself.
  */
 static void an_idle_cluster_says_little(void **state)
@@ -565,6 +775,12 @@ int main(void)
         cmocka_unit_test(slow_disks_do_not_make_the_log_long),
         cmocka_unit_test(a_node_that_stops_leads_nothing_any_more),
         cmocka_unit_test(a_broken_connection_is_believed_if_others_see_it_too),
+        cmocka_unit_test(no_frame_is_larger_than_it_may_be),
+        cmocka_unit_test(who_is_far_behind_fetches_snapshots),
+        cmocka_unit_test(a_lost_piece_is_asked_for_again),
+        cmocka_unit_test(a_snapshot_of_a_leader_that_dies_is_fetched_from_the_next),
+        cmocka_unit_test(a_node_that_dies_fetching_begins_again),
+        cmocka_unit_test(a_newer_snapshot_takes_the_place_of_an_older_one),
         cmocka_unit_test(an_idle_cluster_says_little),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,8 +55,11 @@ static void node_fatal(void *ctx, const char *text)
     fail_msg("%s", text);
 }
 
-static const struct raft_host host = {node_now, node_write, node_send, node_snapshot,
-                                      node_fatal};
+static const struct raft_host host = {.now_ms = node_now,
+                                      .write = node_write,
+                                      .send = node_send,
+                                      .snapshot = node_snapshot,
+                                      .fatal = node_fatal};
 
 static void pump(struct node *n)
 {
