@@ -28,6 +28,16 @@ enum {
 /* Beside those of enum order_canary. */
 enum { CANARY_NO_COUNTER = 8 }; /* the counter of fences is not in the snapshot */
 
+/* What a defect needs to show may be rare in the mixture that all seeds are drawn from. */
+enum sim_aim {
+    AIM_ALL,
+    AIM_ALONE,     /* one voter that dies before its disk has what others have heard of it */
+    AIM_REFUSALS,  /* refusals that arrive when they are true no more */
+    AIM_READS,     /* reads at a leader that does not know yet that there is another */
+    AIM_SNAPSHOTS, /* logs that are cut off while others still send and ask for them */
+    N_AIMS,
+};
+
 /* What may happen in one run, drawn from its seed. */
 struct sim_plan {
     uint64_t seed;
@@ -51,6 +61,7 @@ struct sim_plan {
 /* What the one who runs it wants, whatever the seed. */
 struct sim_options {
     unsigned guards_off, canaries;
+    enum sim_aim aim;
     bool verbose, trace;
     bool answers_only; /* the judge sees nothing: what do the clients find alone? */
 };
@@ -150,7 +161,7 @@ void sim_put_back(struct sim_world *w, struct sim_event *ev); /* takes it */
 void sim_drop(struct sim_event *ev);                          /* frees it */
 
 /* sim_fault.c */
-void sim_plan(uint64_t seed, struct sim_plan *ret);
+void sim_plan(uint64_t seed, enum sim_aim aim, struct sim_plan *ret);
 void sim_fault(struct sim_world *w);
 void sim_hunt(struct sim_world *w, uint64_t leader, size_t group, uint64_t term);
 void sim_operate(struct sim_world *w); /* starts who was added, stops who was removed */

@@ -11,7 +11,46 @@
 
 enum { LATE_MS = 20000 }; /* after the healing */
 
-void sim_plan(uint64_t seed, struct sim_plan *ret)
+static void aim_at(struct sim_plan *p, enum sim_aim aim)
+{
+    switch (aim) {
+    case AIM_ALONE:
+        p->nodes = 1;
+        p->changes = p->crashes = p->aim_leader = true;
+        p->disk_ms = 200;
+        p->delay_ms = p->loss = 0;
+        p->fault_every_ms = 300;
+        break;
+    case AIM_REFUSALS:
+        p->nodes = 5;
+        p->crashes = p->pauses = p->cuts = p->hunt = p->transfers = p->changes = false;
+        p->bad_disks = p->clocks = false;
+        p->delay_ms = 150;
+        p->loss = 5;
+        p->twice = 30;
+        p->disk_ms = 0;
+        break;
+    case AIM_READS:
+        p->nodes = 3;
+        p->cuts = p->hunt = p->clocks = p->slow = p->aim_leader = true;
+        p->delay_ms = 2;
+        p->disk_ms = p->loss = 0;
+        break;
+    case AIM_SNAPSHOTS:
+        p->nodes = 3;
+        p->snapshot_bytes = 600;
+        p->crashes = p->cuts = true;
+        p->delay_ms = 150;
+        p->twice = 30;
+        p->fault_every_ms = 500;
+        break;
+    case AIM_ALL:
+    case N_AIMS:
+        break;
+    }
+}
+
+void sim_plan(uint64_t seed, enum sim_aim aim, struct sim_plan *ret)
 {
     struct sim_world w = {.random = seed * 0x2545f4914f6cdd1d};
     static const int sizes[] = {3, 3, 3, 5, 5, 1};
@@ -49,6 +88,7 @@ void sim_plan(uint64_t seed, struct sim_plan *ret)
     for (unsigned habit = 1; habit <= HABIT_ALL; habit <<= 1)
         if (sim_chance(&w, 60))
             ret->habits |= habit;
+    aim_at(ret, aim);
     if (ret->nodes == 1 && !ret->changes) /* it stays alone */
         ret->cuts = ret->hunt = false;
     if (ret->groups > 1)
