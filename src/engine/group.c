@@ -645,6 +645,7 @@ struct group *group_open(const struct group_config *config, struct group_state *
     g->guards_off = config->guards_off;
     g->held_end = &g->held;
     g->now_ms = now_ms;
+    g->led_term = state->term;
     g->log = state->log;
     state->log = (struct entry_log){0};
     if (g->log.n == 0)

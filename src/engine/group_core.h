@@ -55,6 +55,7 @@ struct group {
     uint64_t term_start;                 /* leader: last index when the term began */
     struct told told[GROUP_SERVERS_MAX]; /* by place in the configuration */
     size_t rank;                         /* so many should stand before this node */
+    uint64_t led_term;                   /* the last one in which a leader was known */
     unsigned timeout;                    /* of its next election, as it follows from that */
     uint64_t now_ms;
 };

@@ -2,11 +2,20 @@
 #include "base/check.h"
 #include "engine/group_core.h"
 
-enum { STORE_WAIT_MS = 5 };
+enum { STORE_WAIT_MS = 5, STRETCH_MAX = 3 };
 
 static unsigned turn_ms(const struct group *g)
 {
     return g->raft.election_timeout / 40 + (unsigned)g->rank * (g->raft.election_timeout / 8);
+}
+
+/* Terms have gone by without a leader: on such disks, or such a network, an election takes
+ * longer. Twice as much time after each, for all the same, until one has enough. */
+static unsigned stretch(const struct group *g)
+{
+    uint64_t failed = raft_current_term(&g->raft) - g->led_term;
+    failed = failed > 1 ? failed - 1 : 0; /* the first is going on */
+    return failed < STRETCH_MAX ? (unsigned)failed : STRETCH_MAX;
 }
 
 /* The core waits for a random time between one and two election times, so that in the end
@@ -17,6 +26,8 @@ void group_set_timeout(struct group *g)
 {
     unsigned *timeout = &g->raft.follower_state.randomized_election_timeout;
     unsigned election = g->raft.election_timeout;
+    if (group_leader(g))
+        g->led_term = raft_current_term(&g->raft);
     if (g->raft.state == RAFT_CANDIDATE)
         timeout = &g->raft.candidate_state.randomized_election_timeout;
     if (g->raft.state == RAFT_LEADER || *timeout == g->timeout)
@@ -24,6 +35,7 @@ void group_set_timeout(struct group *g)
     unsigned chance = *timeout > election ? (*timeout - election) / 8 : 0;
     *timeout = g->raft.state == RAFT_FOLLOWER ? election + turn_ms(g) + chance / 4
                                               : election / 2 + turn_ms(g) + chance;
+    *timeout <<= stretch(g);
     g->timeout = *timeout;
 }
 
