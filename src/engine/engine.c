@@ -63,6 +63,7 @@ void engine_close(struct engine *e)
     for (uint32_t i = 1; i < e->n_slots; i++) {
         buf_done(&e->slots[i].cancel);
         buf_done(&e->slots[i].then);
+        buf_done(&e->slots[i].use);
     }
     free(e->slots);
     effects_done(&e->fx);
@@ -114,6 +115,7 @@ static uint64_t ask_add(struct engine *e, struct ask *ask, const struct op *op)
     struct slot *s = &e->slots[at];
     s->ask = ask;
     s->generation++;
+    s->letter = 0;
     s->want_lock = op->flags & OP_WANT_LOCK;
     s->give_up_ms = 0;
     if (e->order->patience_ms)
@@ -143,6 +145,7 @@ static void ask_remove(struct engine *e, struct slot *s)
     else
         buf_done(&s->cancel);
     buf_done(&s->then);
+    buf_done(&s->use);
     s->next_free = e->first_free;
     e->first_free = (uint32_t)(s - e->slots);
 }
@@ -193,6 +196,7 @@ void engine_ordered(struct engine *e, size_t shard, struct op *op)
     if (op->kind == OP_TICK)
         s->tick_ms = 0;
     machine_apply(s->machine, op, &e->fx);
+    post_used(e, shard, op);
     engine_deliver(e, shard);
 }
 

@@ -28,6 +28,8 @@ struct slot {
     size_t shard;        /* with `cancel`: where it may stand in a line */
     uint64_t give_up_ms; /* of the caller's clock; 0: never */
     struct buf cancel;   /* the op that takes it out of the line, made when it has to wait */
+    uint64_t letter;     /* its shard's to group 0 that says that `use` is used; 0: none */
+    struct buf use;      /* a session id */
     struct buf then;     /* the op that comes when its session is enrolled in its shard */
 };
 
@@ -72,6 +74,7 @@ size_t post_route(const struct engine *e, struct op *op); /* the group for this 
 bool post_enrol(struct engine *e, size_t shard, const struct op *op);
 /* The answer has letters that must be taken before it is true: then it is kept. */
 bool post_hold(struct engine *e, size_t shard, const struct event *ev);
+void post_used(struct engine *e, size_t shard, const struct op *op); /* after it was applied */
 void post_count(struct engine *e, size_t shard, const struct event *ev);
 void post_fill(struct engine *e, const struct op *op); /* rows of group 0 */
 uint64_t post_next_ms(struct engine *e);

@@ -72,6 +72,7 @@ struct held {
     size_t shard;      /* that has posted the letters */
     uint64_t posted;   /* as struct event */
     uint64_t *numbers; /* by group: how far they must be taken */
+    struct slice use;  /* then group 0 must know this session, or it is over */
     struct event ev;
     struct arena arena;
 };
@@ -84,12 +85,15 @@ static void held_add(struct engine *e, size_t shard, const struct event *ev)
     h->numbers = (uint64_t *)(h + 1);
     for (unsigned g = 0; g < n_groups(e); g++)
         h->numbers[g] = machine_posted(machine_of(e, shard), g);
-    h->ev = *ev;
-    h->ev.account = arena_copy(&h->arena, ev->account);
-    h->ev.ns = arena_copy(&h->arena, ev->ns);
-    h->ev.session = arena_copy(&h->arena, ev->session);
+    h->ev = event_copy(ev, &h->arena);
     h->ev.news = false;
     h->ev.posted = 0;
+    const struct slot *s = engine_slot(e, ev->asker);
+    if (s->letter) {
+        h->posted = 1;
+        h->numbers[0] = s->letter;
+        h->use = arena_copy(&h->arena, buf_slice(&s->use));
+    }
     list_push_back(&e->held, &h->in_engine);
 }
 
@@ -100,12 +104,26 @@ static void held_free(struct held *h)
     free(h);
 }
 
+/* Group 0 may have ended the session before it hears that it was used. Until it has heard of
+ * it, whoever used it is told nothing: not in this step, and not what comes of it later. */
+void post_used(struct engine *e, size_t shard, const struct op *op)
+{
+    struct slot *s = op->session.len ? engine_slot(e, op->asker) : NULL;
+    if (!s || !machine_told_home(machine_of(e, shard)))
+        return;
+    s->letter = machine_posted(machine_of(e, shard), 0);
+    buf_clear(&s->use);
+    buf_put_slice(&s->use, op->session);
+    BELAY_CHECK(!s->use.oom);
+}
+
 bool post_hold(struct engine *e, size_t shard, const struct event *ev)
 {
     if (n_groups(e) == 1)
         return false;
-    bool enrols = buf_len(&engine_slot(e, ev->asker)->then) > 0;
-    if (ev->posted == 0 && !enrols)
+    const struct slot *s = engine_slot(e, ev->asker);
+    bool enrols = buf_len(&s->then) > 0;
+    if (ev->posted == 0 && !enrols && s->letter == 0)
         return false;
     held_add(e, shard, ev);
     return true;
@@ -147,6 +165,20 @@ static void go_on(struct engine *e, struct buf *bytes)
     buf_done(bytes);
 }
 
+/* A use that group 0 heard of too late: what was done in the shard goes with the session. */
+static void give(struct engine *e, const struct held *h)
+{
+    if (h->use.len && !machine_knows_session(machine_of(e, 0), h->use)) {
+        struct event *ev = effects_add(&e->fx, EVENT_FAILED);
+        ev->asker = h->ev.asker;
+        ev->err = BELAY_ERR_NO_SESSION;
+        ev->text = SLICE("the session has ended");
+    } else {
+        *effects_add(&e->fx, h->ev.kind) = h->ev;
+    }
+    engine_deliver(e, h->shard);
+}
+
 static void give_held(struct engine *e)
 {
     list_each_safe(it, &e->held)
@@ -155,13 +187,14 @@ static void give_held(struct engine *e)
         struct slot *s = engine_slot(e, h->ev.asker);
         if (s && !is_true_now(e, h))
             continue;
+        if (s)
+            s->letter = 0;
         if (s && buf_len(&s->then)) {
             struct buf then = s->then;
             s->then = (struct buf){0};
             go_on(e, &then);
         } else if (s) {
-            *effects_add(&e->fx, h->ev.kind) = h->ev;
-            engine_deliver(e, h->shard);
+            give(e, h);
         }
         held_free(h);
     }

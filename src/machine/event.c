@@ -60,6 +60,39 @@ struct event *effects_add(struct effects *fx, enum event_kind kind)
     return ev;
 }
 
+static void copy_row(struct txn_row *row, struct arena *a)
+{
+    row->name = arena_copy(a, row->name);
+    row->json = arena_copy(a, row->json);
+    struct record_row *records = arena_alloc(a, row->n_records * sizeof *records);
+    for (size_t i = 0; i < row->n_records; i++) {
+        records[i] = row->records[i];
+        records[i].session = arena_copy(a, records[i].session);
+        records[i].value = arena_copy(a, records[i].value);
+        records[i].description = arena_copy(a, records[i].description);
+    }
+    row->records = records;
+}
+
+struct event event_copy(const struct event *ev, struct arena *a)
+{
+    struct event copy = *ev;
+    struct slice *bytes[] = {&copy.account, &copy.ns,   &copy.name,  &copy.owner,
+                             &copy.session, &copy.text, &copy.failed};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        *bytes[i] = arena_copy(a, *bytes[i]);
+    copy.cycle = arena_alloc(a, ev->n_cycle * sizeof *copy.cycle);
+    for (size_t i = 0; i < ev->n_cycle; i++)
+        copy.cycle[i] = (struct cycle_step){arena_copy(a, ev->cycle[i].owner),
+                                            arena_copy(a, ev->cycle[i].name)};
+    copy.data = arena_alloc(a, ev->n_data * sizeof *copy.data);
+    for (size_t i = 0; i < ev->n_data; i++) {
+        copy.data[i] = ev->data[i];
+        copy_row(&copy.data[i], a);
+    }
+    return copy;
+}
+
 void effects_done(struct effects *fx)
 {
     free(fx->events);

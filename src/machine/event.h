@@ -195,6 +195,10 @@ struct event {
     size_t n_data;
 };
 
+/* The answer to an op that was ordered, with bytes of its own; the rows of a read are not
+ * copied. */
+struct event event_copy(const struct event *ev, struct arena *a);
+
 /* Where a step's events are put. Zero-initialised is empty and valid. */
 struct effects {
     struct event *events;

@@ -111,7 +111,7 @@ static uint64_t expire(struct machine *m, uint64_t budget, struct effects *fx)
         case END_SESSION:
             units += heap_item(top, struct session, end)->n_items;
             units += heap_item(top, struct session, end)->n_records;
-            session_end(m, heap_item(top, struct session, end), REASON_TTL, 0, fx);
+            session_expire(m, heap_item(top, struct session, end), fx);
             break;
         case END_CLOSED:
             heap_remove(&m->ends, top);
@@ -202,6 +202,7 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     serve(m, fx);
     if (m->receipts.n_answered)
         receipt_drop_old(m);
+    m->told_home = false;
     if (op->request.len && op->kind != OP_CANCEL)
         step_once(m, op, fx);
     else
@@ -214,6 +215,11 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
 uint64_t machine_applied(const struct machine *m)
 {
     return m->applied;
+}
+
+bool machine_told_home(const struct machine *m)
+{
+    return m->told_home;
 }
 
 uint64_t machine_now(const struct machine *m)

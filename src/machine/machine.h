@@ -70,6 +70,8 @@ void machine_each_waiting(const struct machine *m, void (*each)(void *ctx, uint6
 
 /* What it has to tell other groups (mail.c). Letters to a group are numbered from 1. */
 uint64_t machine_letters(const struct machine *m); /* how many are not known to be taken */
+/* Shard: the last step has used a session that group 0 may end any moment, and told it so. */
+bool machine_told_home(const struct machine *m);
 uint64_t machine_posted(const struct machine *m, unsigned to);  /* the last one to that group */
 uint64_t machine_waiting(const struct machine *m, unsigned to); /* the first not known taken */
 uint64_t machine_taken(const struct machine *m, unsigned from); /* the last one from there */

@@ -1,7 +1,7 @@
 /* mail.c - what one group has to tell another: letters, taken in order, each of them once.
  *
- *   group 0 --- a namespace exists; a session may be used; it has ended --> shard
- *   group 0 <-- a namespace was deleted; a session was used --------------- shard
+ *   group 0 --- a namespace exists; a session may be used, is it?, has ended --> shard
+ *   group 0 <-- a namespace was deleted; for so long a session is still used --- shard
  *
  * Each group is a machine with an order of its own, so no step can change two of them. What
  * concerns two is decided in one, and in the same step a letter to the other is written into
@@ -112,6 +112,7 @@ static bool may_be_written(const struct op *op)
     const char *what;
     bool of_namespace = op->kind == OP_NAMESPACE_CREATE || op->kind == OP_NAMESPACE_DELETE;
     bool of_session = op->kind == OP_SESSION_OPEN || op->kind == OP_SESSION_CLOSE ||
+                      op->kind == OP_SESSION_DETACH ||
                       (op->kind == OP_SESSION_KEEPALIVE && op->session.len > 0);
     return (of_namespace || of_session) && op_validate(op, &what) == BELAY_OK;
 }
@@ -131,33 +132,7 @@ enum belay_err mail_check(struct slice letters, const char **ret_what)
     return sound ? BELAY_OK : BELAY_ERR_SYNTAX;
 }
 
-/* A session that group 0 knows will be used here; its end is a letter too. */
-static void guest_comes(struct machine *m, const struct op *letter)
-{
-    if (session_find(m, letter->session))
-        return;
-    struct session *s = session_add(m, letter->session, ++m->counter);
-    s->guest = true;
-    s->ttl_ms = (uint32_t)letter->ttl_ms;
-    s->told_ms = m->now_ms;
-    session_describe(s, letter->text);
-}
-
-static void guest_goes(struct machine *m, const struct op *letter, struct effects *fx)
-{
-    struct session *s = session_find(m, letter->session);
-    if (s && s->guest)
-        session_end(m, s, letter->flags & OP_FORCE ? REASON_SESSION : REASON_RELEASE, 0, fx);
-}
-
-static void was_used(struct machine *m, const struct op *letter)
-{
-    struct session *s = session_find(m, letter->session);
-    if (s && !s->guest && !session_over(s, m->now_ms))
-        session_keep(m, s);
-}
-
-static void take(struct machine *m, const struct op *letter, struct effects *fx)
+static void take(struct machine *m, uint64_t from, const struct op *letter, struct effects *fx)
 {
     if (letter->kind == OP_NAMESPACE_CREATE)
         namespace_appear(m, letter);
@@ -167,8 +142,12 @@ static void take(struct machine *m, const struct op *letter, struct effects *fx)
         guest_comes(m, letter);
     else if (letter->kind == OP_SESSION_CLOSE)
         guest_goes(m, letter, fx);
+    else if (letter->kind == OP_SESSION_DETACH)
+        guest_lingers(m, letter);
+    else if (m->group != 0)
+        guest_asked(m, letter);
     else
-        was_used(m, letter);
+        guest_answered(m, letter, from, fx);
 }
 
 void mail_take(struct machine *m, const struct op *op, struct effects *fx)
@@ -182,7 +161,7 @@ void mail_take(struct machine *m, const struct op *op, struct effects *fx)
         enum belay_err err = op_decode(reader_bytes(&in), &a, &letter);
         BELAY_CHECK(err == BELAY_OK); /* mail_check() has seen it */
         if (number == box->taken + 1) {
-            take(m, &letter, fx);
+            take(m, op->target, &letter, fx);
             box->taken = number;
         }
     }

@@ -51,23 +51,23 @@ void session_free(struct machine *m, struct session *s)
     free(s);
 }
 
-/* Group 0 lets its guests live as long as it hears of them: often enough, not every time. */
-static void tell_home(struct machine *m, struct session *s)
-{
-    enum { A_TTL = 4 };
-    if (m->now_ms - s->told_ms < s->ttl_ms / A_TTL || mail_is_full(m, 0))
-        return;
-    struct op letter = {.kind = OP_SESSION_KEEPALIVE, .session = session_id(s)};
-    mail_post(m, 0, &letter);
-    s->told_ms = m->now_ms;
-}
-
+/* In a shard it is noted only, and group 0 asks when it thinks that the end has come; unless
+ * the answer was that it is not used: then group 0 must hear that it is, and whoever uses it
+ * hears nothing before that (engine/post.c). */
 void session_keep(struct machine *m, struct session *s)
 {
-    if (s->guest)
-        tell_home(m, s);
-    else
+    if (!s->guest) {
         heap_set(&m->ends, &s->end, m->now_ms + s->ttl_ms);
+        return;
+    }
+    s->kept_ms = m->now_ms + s->ttl_ms;
+    if (!s->silent)
+        return;
+    struct op letter = {
+        .kind = OP_SESSION_KEEPALIVE, .session = session_id(s), .ttl_ms = s->ttl_ms};
+    mail_post(m, 0, &letter);
+    s->silent = false;
+    m->told_home = true;
 }
 
 static struct event *session_news(const struct machine *m, const struct session *s,
@@ -134,6 +134,23 @@ void session_end(struct machine *m, struct session *s, enum reason reason, uint6
     session_free(m, s);
 }
 
+/* Group 0 knows only of the uses it has seen itself. The shards say how long theirs keep it; it
+ * ends when all have said that they do not. Meanwhile it has no end: late perhaps, never early.
+ */
+void session_expire(struct machine *m, struct session *s, struct effects *fx)
+{
+    if (s->enrolled == 0) {
+        session_end(m, s, REASON_TTL, 0, fx);
+        return;
+    }
+    struct op letter = {.kind = OP_SESSION_KEEPALIVE, .session = session_id(s)};
+    for (unsigned g = 1; g < m->n_groups; g++)
+        if (s->enrolled & ~s->asked & group_bit(m, g))
+            mail_post(m, g, &letter);
+    s->asked = s->enrolled;
+    heap_remove(&m->ends, &s->end);
+}
+
 struct session *session_of(struct machine *m, const struct op *op, bool *ret_ok,
                            struct effects *fx)
 {
@@ -185,17 +202,25 @@ void session_detach(struct machine *m, const struct op *op, struct effects *fx)
 {
     struct session *s = session_find(m, op->session);
     bool mine = s && s->target == op->target && !session_over(s, m->now_ms);
+    uint64_t posted = mine ? s->enrolled : 0;
     if (mine && s->linger_ms == 0) {
         session_end(m, s, REASON_SESSION, 0, fx);
     } else if (mine) {
         s->target = 0;
         heap_set(&m->ends, &s->end, m->now_ms + s->linger_ms);
+        for (unsigned g = 1; g < m->n_groups; g++)
+            if (s->enrolled & group_bit(m, g))
+                mail_post(m, g,
+                          &(struct op){.kind = OP_SESSION_DETACH,
+                                       .session = op->session,
+                                       .target = op->target});
     }
     struct event *ev = effects_add(fx, EVENT_SESSION_KEPT);
     ev->asker = op->asker;
     ev->at_ms = m->now_ms;
     ev->session = arena_copy(&fx->arena, op->session);
     ev->count = mine;
+    ev->posted = posted;
 }
 
 void session_keepalive(struct machine *m, const struct op *op, struct effects *fx)
@@ -254,4 +279,64 @@ void session_enrol(struct machine *m, const struct op *op, struct effects *fx)
     ev->news = false;
     ev->count = 1;
     ev->posted = bit;
+}
+
+/* --- the same session in a shard --- */
+
+void guest_comes(struct machine *m, const struct op *letter)
+{
+    if (session_find(m, letter->session))
+        return;
+    struct session *s = session_add(m, letter->session, ++m->counter);
+    s->guest = true;
+    s->ttl_ms = (uint32_t)letter->ttl_ms;
+    s->kept_ms = m->now_ms;
+    session_describe(s, letter->text);
+}
+
+static struct session *guest_of(const struct machine *m, const struct op *letter)
+{
+    struct session *s = session_find(m, letter->session);
+    return s && s->guest ? s : NULL;
+}
+
+void guest_goes(struct machine *m, const struct op *letter, struct effects *fx)
+{
+    struct session *s = guest_of(m, letter);
+    if (s)
+        session_end(m, s, letter->flags & OP_FORCE ? REASON_SESSION : REASON_RELEASE, 0, fx);
+}
+
+/* Its connection is gone: only what is done from now on keeps it longer than it lingers. */
+void guest_lingers(struct machine *m, const struct op *letter)
+{
+    struct session *s = guest_of(m, letter);
+    if (s)
+        s->kept_ms = m->now_ms;
+}
+
+void guest_asked(struct machine *m, const struct op *letter)
+{
+    struct session *s = guest_of(m, letter);
+    if (!s)
+        return;
+    struct op answer = {.kind = OP_SESSION_KEEPALIVE, .session = letter->session};
+    if (s->kept_ms > m->now_ms)
+        answer.ttl_ms = s->kept_ms - m->now_ms;
+    s->silent = answer.ttl_ms == 0;
+    mail_post(m, 0, &answer);
+}
+
+void guest_answered(struct machine *m, const struct op *letter, uint64_t shard,
+                    struct effects *fx)
+{
+    struct session *s = session_find(m, letter->session);
+    if (!s || s->guest)
+        return;
+    uint64_t end = m->now_ms + letter->ttl_ms;
+    s->asked &= ~group_bit(m, shard);
+    if (letter->ttl_ms && (s->end.pos == 0 || s->end.at < end))
+        heap_set(&m->ends, &s->end, end);
+    if (!s->asked && s->end.pos == 0)
+        session_end(m, s, REASON_TTL, 0, fx);
 }

@@ -14,7 +14,9 @@
 #include <stdlib.h>
 
 enum {
-    SNAPSHOT_VERSION = 4, /* 1: no variables, 2: no other groups, 3: no receipts; still read */
+    /* 1: no variables, 2: no other groups, 3: no receipts, 4: shards tell group 0 of uses
+     * unasked; still read */
+    SNAPSHOT_VERSION = 5,
     SNAPSHOT_MAGIC_BYTES = 8,
     SNAPSHOT_CRC_BYTES = 4
 };
@@ -56,13 +58,15 @@ static void put_session(struct buf *out, const struct session *s)
 {
     varint_put_bytes(out, session_id(s));
     varint_put(out, s->end.seq);
-    varint_put(out, s->guest ? s->told_ms : s->end.at);
+    varint_put(out, s->guest ? s->kept_ms : s->end.pos ? s->end.at : 0);
     varint_put(out, s->ttl_ms);
     varint_put(out, s->linger_ms);
     varint_put(out, s->target);
     varint_put_bytes(out, slice_of(s->description, s->description_len));
     varint_put(out, s->guest);
     varint_put(out, s->enrolled);
+    varint_put(out, s->asked);
+    varint_put(out, s->silent);
 }
 
 static void put_hold(struct buf *out, const struct hold *h)
@@ -284,6 +288,8 @@ static void read_session(struct loader *ld)
     struct slice description = loader_bytes(ld, 0, LIMIT_DESCRIPTION_BYTES);
     bool guest = ld->version >= 3 && loader_bounded(ld, 1);
     uint64_t enrolled = ld->version >= 3 ? reader_u64(&ld->r) : 0;
+    uint64_t asked = ld->version >= 5 ? reader_u64(&ld->r) : 0;
+    bool silent = ld->version >= 5 && loader_bounded(ld, 1);
     if (!loader_ok(ld, ttl_ms > 0) || !loader_ok(ld, !session_find(ld->m, id)) ||
         !loader_ok(ld, guest == (ld->m->group != 0)) || !loader_ok(ld, !guest || !enrolled))
         return;
@@ -294,9 +300,11 @@ static void read_session(struct loader *ld)
     session_describe(s, description);
     s->guest = guest;
     s->enrolled = enrolled;
-    if (guest)
-        s->told_ms = at;
-    else
+    s->asked = asked;
+    s->silent = silent;
+    if (guest) /* before version 5 it was the time of a use, and a later one not yet told */
+        s->kept_ms = ld->version >= 5 ? at : at + ttl_ms + ttl_ms / 4;
+    else if (at > 0)
         heap_set(&ld->m->ends, &s->end, at);
     loader_ok(ld, ld->n_sessions == 0 || ld->sessions[ld->n_sessions - 1]->end.seq < seq);
     ld->sessions[ld->n_sessions++] = s;

@@ -47,8 +47,10 @@ struct session {
     uint32_t ttl_ms, linger_ms;
     uint64_t target;   /* the connection it is attached to, 0: none */
     uint64_t enrolled; /* group 0: bit i: shard 1 + i knows it */
+    uint64_t asked;    /* group 0: and has not said yet whether it is used there */
     bool guest;        /* shard: group 0 says when it ends */
-    uint64_t told_ms;  /* guest: when group 0 was last told that it is used */
+    bool silent;      /* guest: not used here, as group 0 knows: it must hear of the next use */
+    uint64_t kept_ms; /* guest: what was done here keeps it until then */
     char *description;
     size_t description_len;
     size_t id_len;
@@ -264,6 +266,7 @@ struct machine {
     unsigned group, n_groups;    /* n_groups 0: the only one */
     struct mailbox *boxes;       /* by group: 0 writes to all, all write to 0 */
     uint64_t n_letters;          /* in all of them */
+    bool told_home;              /* the last step has told group 0 of a use */
     struct receipts receipts;
     struct pool pool; /* of locks and holds */
 };
@@ -336,7 +339,7 @@ static inline bool over(const struct heap_node *end, uint64_t now_ms)
 
 static inline bool session_over(const struct session *s, uint64_t now_ms)
 {
-    return s && over(&s->end, now_ms);
+    return s && s->enrolled == 0 && over(&s->end, now_ms); /* else the shards are asked first */
 }
 
 /* Reached its end, worked off or not: cannot be used any more. A hold in its grace is alive. */
@@ -496,6 +499,7 @@ struct session *session_add(struct machine *m, struct slice id, uint64_t number)
 void session_describe(struct session *s, struct slice description);
 void session_free(struct machine *m, struct session *s);
 void session_keep(struct machine *m, struct session *s);
+void session_expire(struct machine *m, struct session *s, struct effects *fx);
 void session_end(struct machine *m, struct session *s, enum reason reason, uint64_t asker,
                  struct effects *fx);
 /* The live session that op names, kept alive by it; NULL with *ret_ok when it names none. */
@@ -507,6 +511,13 @@ void session_detach(struct machine *m, const struct op *op, struct effects *fx);
 void session_keepalive(struct machine *m, const struct op *op, struct effects *fx);
 void session_close(struct machine *m, const struct op *op, struct effects *fx);
 void session_enrol(struct machine *m, const struct op *op, struct effects *fx);
+/* Letters: what group 0 says of its sessions to a shard, and what that says of its guests. */
+void guest_comes(struct machine *m, const struct op *letter);
+void guest_goes(struct machine *m, const struct op *letter, struct effects *fx);
+void guest_lingers(struct machine *m, const struct op *letter);
+void guest_asked(struct machine *m, const struct op *letter);
+void guest_answered(struct machine *m, const struct op *letter, uint64_t shard,
+                    struct effects *fx);
 
 /* mail.c */
 void mail_take(struct machine *m, const struct op *op, struct effects *fx);

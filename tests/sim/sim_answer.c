@@ -38,8 +38,6 @@ static void session_named(struct sim_client *c, const struct event *ev)
         return;
     if (c->call.kind == OP_SESSION_KEEPALIVE)
         kept = ev->count == (uint64_t)c->call.names;
-    else if (c->w->plan.groups > 1 && c->call.kind != OP_SESSION_ATTACH)
-        kept = false; /* a shard tells group 0 of it now and then, and later */
     if (gone && promise_session(c))
         sim_wrong(c->w, "I11",
                   "client %d lost session %" PRIu64 " after %" PRIu64 " of %" PRIu64 " ms",

@@ -447,6 +447,14 @@ static void keep(struct rules *r, struct slice id)
         s->end_ms = r->now_ms + s->ttl_ms;
 }
 
+/* Group 0: a shard has said for how long what was done there keeps it. */
+static void keep_until(struct rules *r, struct slice id, uint64_t end_ms)
+{
+    struct book_session *s = session_by_id(r, id_of(id, slice_of("", 0)));
+    if (s && s->end_ms < end_ms)
+        s->end_ms = end_ms;
+}
+
 /* Whoever names a session keeps it; a connection that closes lets it linger. */
 static void keep_sessions(struct rules *r, const struct event *events, size_t n)
 {
@@ -476,7 +484,7 @@ static void guest_comes(struct rules *r, struct slice session)
 }
 
 /* A session that is used in a shard is known there by a letter of group 0; by another one,
- * group 0 hears that it is used. Its end is in the news of the same step: who comes, comes
+ * group 0 hears how long it is. Its end is in the news of the same step: who comes, comes
  * before. */
 static void take_letters(struct rules *r, bool before)
 {
@@ -494,7 +502,7 @@ static void take_letters(struct rules *r, bool before)
         if (before && letter.kind == OP_SESSION_OPEN)
             guest_comes(r, letter.session);
         if (!before && letter.kind == OP_SESSION_KEEPALIVE)
-            keep(r, letter.session);
+            keep_until(r, letter.session, r->now_ms + letter.ttl_ms);
     }
     if (!before)
         r->taken[r->op->target] = taken;

@@ -343,6 +343,92 @@ static void use_in_a_shard_keeps_a_session(void **state)
     assert_int_equal(done(f, &c, of_session(OP_SESSION_SHOW, "s"))->ev.kind, EVENT_ROWS);
 }
 
+static void wait_for(struct fixture *f, uint64_t ms)
+{
+    for (; ms > 1000; ms -= 1000) /* time moves by little at a time: a leap would be cut */
+        later(f, 1000);
+    later(f, ms);
+}
+
+static bool lives(struct fixture *f, const char *id)
+{
+    struct client c = {0};
+    return done(f, &c, of_session(OP_SESSION_SHOW, id))->ev.kind == EVENT_ROWS;
+}
+
+/* As in one group: the whole time to live from the last use on, whichever shard it was in, and
+ * not a millisecond less. */
+static void a_session_lives_its_time_from_the_last_use_in_any_shard(void **state)
+{
+    struct fixture *f = *state;
+    struct client c = {0};
+    for (uint64_t used = 500; used < 10000; used += 700) {
+        done(f, &c, of_session(OP_SESSION_OPEN, "s"));
+        done(f, &c, acquire(f->ns[1], "s", 0));
+        done(f, &c, acquire(f->ns[2], "s", 0));
+        wait_for(f, used);
+        done(f, &c, acquire(f->ns[1 + used % 2], "s", 0));
+        wait_for(f, 9999);
+        assert_true(lives(f, "s"));
+        assert_int_equal(done(f, &c, acquire(f->ns[1], "", 0))->ev.kind, EVENT_REFUSED);
+        later(f, 1);
+        assert_false(lives(f, "s"));
+        for (size_t g = 1; g <= 2; g++) {
+            assert_int_equal(done(f, &c, acquire(f->ns[g], "", 0))->ev.kind, EVENT_GRANTED);
+            struct op release = {.kind = OP_RELEASE,
+                                 .ns = slice_str(f->ns[g]),
+                                 .name = SLICE("db"),
+                                 .flags = OP_ANYONE};
+            done(f, &c, release);
+        }
+    }
+}
+
+/* Nobody leads a shard: what was done there may keep the session, so it does not end; and the
+ * time of that shard stands still. */
+static void a_session_does_not_end_while_a_shard_is_not_heard(void **state)
+{
+    struct fixture *f = *state;
+    struct client c = {0};
+    done(f, &c, of_session(OP_SESSION_OPEN, "s"));
+    done(f, &c, acquire(f->ns[1], "s", 0));
+    f->order->box[1].away = true;
+    wait_for(f, 60000);
+    assert_true(lives(f, "s"));
+    f->order->box[1].away = false;
+    engine_lead(f->engine, 1, 0);
+    later(f, 1);
+    assert_true(lives(f, "s"));
+    wait_for(f, 9999);
+    assert_false(lives(f, "s"));
+    assert_int_equal(done(f, &c, acquire(f->ns[1], "", 0))->ev.kind, EVENT_GRANTED);
+}
+
+/* What was done before its connection was gone does not count: it lingers. */
+static void a_session_lingers_whatever_was_done_before(void **state)
+{
+    struct fixture *f = *state;
+    struct client c = {0};
+    struct op open = of_session(OP_SESSION_OPEN, "s"), detach = open;
+    open.linger_ms = 2000;
+    open.target = detach.target = 77;
+    detach.kind = OP_SESSION_DETACH;
+    for (int used = 0; used < 2; used++) {
+        done(f, &c, open);
+        done(f, &c, acquire(f->ns[1], "s", 0));
+        assert_int_equal(done(f, &c, detach)->ev.count, 1);
+        later(f, 1999);
+        assert_true(lives(f, "s"));
+        if (used) {
+            done(f, &c, acquire(f->ns[1], "s", 0));
+            wait_for(f, 9999);
+            assert_true(lives(f, "s"));
+        }
+        later(f, 1);
+        assert_false(lives(f, "s"));
+    }
+}
+
 static void an_unknown_session_is_refused_in_the_words_of_the_op(void **state)
 {
     struct fixture *f = *state;
@@ -388,6 +474,68 @@ static enum belay_err restore(struct fixture *f, size_t g, struct slice bytes)
     if (err == BELAY_OK)
         engine_adopt(f->engine, g, m);
     return err;
+}
+
+static void step_all(struct fixture *f, size_t group)
+{
+    while (step(f, group))
+        ;
+}
+
+/* Its time to live is over in group 0, which asks shard 1, which says that it is not used. */
+static void say_not_used(struct fixture *f, const char *id)
+{
+    struct client c = {0};
+    done(f, &c, of_session(OP_SESSION_OPEN, id));
+    done(f, &c, acquire(f->ns[1], id, 0));
+    done(f, &c, acquire(f->ns[2], id, 0));
+    wait_for(f, 9999);
+    f->clock_ms++;
+    engine_tick(f->engine);
+    step_all(f, 0);
+    engine_post(f->engine);
+    step_all(f, 1);
+    struct buf bytes = {0};
+    engine_encode(f->engine, 1, &bytes); /* and remembers that, whatever happens */
+    assert_int_equal(restore(f, 1, buf_slice(&bytes)), BELAY_OK);
+    buf_done(&bytes);
+}
+
+/* And then it is used there: that counts if group 0 hears of it in time. */
+static void a_late_use_counts_when_group_0_has_heard_of_it(void **state)
+{
+    struct fixture *f = *state;
+    struct client used = {0};
+    f->order->box[2].away = true; /* the other shard takes its time to answer */
+    say_not_used(f, "s");
+    ask(f, &used, acquire(f->ns[1], "s", 0));
+    step_all(f, 1);
+    assert_int_equal(used.answers, 0);
+    settle(f);
+    assert_int_equal(used.answers, 1);
+    assert_int_equal(used.ev.kind, EVENT_GRANTED);
+    f->order->box[2].away = false;
+    wait_for(f, 9999);
+    assert_true(lives(f, "s"));
+    wait_for(f, 1);
+    assert_false(lives(f, "s"));
+}
+
+/* If not, whoever used it hears that it is over, and nothing of it stays. */
+static void a_use_that_is_too_late_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct client used = {0}, c = {0};
+    say_not_used(f, "s");
+    step_all(f, 2);
+    engine_post(f->engine); /* both answers are on their way */
+    ask(f, &used, acquire(f->ns[1], "s", 0));
+    step_all(f, 1);
+    settle(f);
+    assert_int_equal(used.answers, 1);
+    assert_int_equal(used.ev.err, BELAY_ERR_NO_SESSION);
+    assert_false(lives(f, "s"));
+    assert_int_equal(done(f, &c, acquire(f->ns[1], "", 0))->ev.kind, EVENT_GRANTED);
 }
 
 static void the_state_of_a_group_fits_no_other(void **state)
@@ -548,6 +696,11 @@ int main(void)
         T(a_session_ends_in_all_shards),
         T(the_end_by_ttl_reaches_the_shards),
         T(use_in_a_shard_keeps_a_session),
+        T(a_session_lives_its_time_from_the_last_use_in_any_shard),
+        T(a_session_does_not_end_while_a_shard_is_not_heard),
+        T(a_late_use_counts_when_group_0_has_heard_of_it),
+        T(a_use_that_is_too_late_is_refused),
+        T(a_session_lingers_whatever_was_done_before),
         T(an_unknown_session_is_refused_in_the_words_of_the_op),
         T(who_leaves_while_it_is_enrolled_gets_nothing),
         T(a_new_leader_sends_what_the_old_one_may_not_have),
