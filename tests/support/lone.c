@@ -24,35 +24,51 @@ static void take_task(void *ctx, struct snapshot_task *task)
     ((struct lone *)ctx)->task = task;
 }
 
+static void take_fetch(void *ctx, struct fetch *f)
+{
+    ((struct lone *)ctx)->fetch = f;
+}
+
 static void fatal(void *ctx, const char *text)
 {
     (void)ctx;
     check_failed(__FILE__, __LINE__, text);
 }
 
-static const struct raft_host host = {
-    .now_ms = now_ms, .write = take_job, .send = drop, .snapshot = take_task, .fatal = fatal};
+static const struct raft_host host = {.now_ms = now_ms,
+                                      .write = take_job,
+                                      .send = drop,
+                                      .snapshot = take_task,
+                                      .fetch = take_fetch,
+                                      .fatal = fatal};
 
 void lone_pump(struct lone *n)
 {
     struct order_raft *o = order_raft_of(n->order);
     order_raft_settle(o);
-    while (n->job || n->task) {
+    while (n->job || n->task || n->fetch) {
         struct journal_job *job = n->job;
         struct snapshot_task *task = n->task;
+        struct fetch *fetch = n->fetch;
         n->job = NULL;
         n->task = NULL;
+        n->fetch = NULL;
         if (job) {
             journal_job_run(job);
             order_raft_written(o, job);
         }
         if (task)
             order_raft_snapshotted(o, task, order_raft_snapshot_write(task));
+        if (fetch) {
+            order_raft_fetch_run(fetch);
+            order_raft_fetched(o);
+        }
         order_raft_settle(o);
     }
 }
 
-enum belay_err lone_open(struct lone *n, struct sim_disk *disk, size_t groups)
+static enum belay_err open_one(struct lone *n, struct sim_disk *disk, size_t groups,
+                               size_t members)
 {
     *n = (struct lone){.now_ms = 1000};
     struct order_raft_config config = {.host = &host,
@@ -67,8 +83,9 @@ enum belay_err lone_open(struct lone *n, struct sim_disk *disk, size_t groups)
                                        .segment_bytes = JOURNAL_SEGMENT_BYTES_MIN,
                                        .snapshot_bytes = 1 << 20,
                                        .trailing = 2};
-    config.members.n = 1;
+    config.members.n = members;
     config.members.servers[0] = (struct group_server){.id = 1, .voter = true, .address = "n@h"};
+    config.members.servers[1] = (struct group_server){.id = 2, .voter = true, .address = "m@h"};
     enum belay_err err = order_raft_open(&config, &n->order);
     if (err != BELAY_OK)
         return err;
@@ -77,6 +94,16 @@ enum belay_err lone_open(struct lone *n, struct sim_disk *disk, size_t groups)
         .order = n->order, .clock_ms = now_ms, .clock_ctx = n, .feed = n->feed});
     lone_pump(n);
     return BELAY_OK;
+}
+
+enum belay_err lone_open(struct lone *n, struct sim_disk *disk, size_t groups)
+{
+    return open_one(n, disk, groups, 1);
+}
+
+enum belay_err lone_open_second(struct lone *n, struct sim_disk *disk)
+{
+    return open_one(n, disk, 1, 2);
 }
 
 void lone_close(struct lone *n)

@@ -1,5 +1,5 @@
 /* lone.h - a durable node that is alone, on a simulated disk, without a loop: everything it
- * writes is written when it is pumped. */
+ * writes is written when it is pumped, and what it says to others is lost. */
 #ifndef BELAY_TESTS_LONE_H
 #define BELAY_TESTS_LONE_H
 
@@ -14,11 +14,14 @@ struct lone {
     struct feed *feed;
     struct journal_job *job;
     struct snapshot_task *task;
+    struct fetch *fetch;
     uint64_t now_ms;
 };
 
 /* Not BELAY_OK: order_raft_problem() says why, and nothing is open. */
 BELAY_MUST_CHECK enum belay_err lone_open(struct lone *n, struct sim_disk *disk, size_t groups);
+/* One of two members: it leads only with the other one's vote. */
+BELAY_MUST_CHECK enum belay_err lone_open_second(struct lone *n, struct sim_disk *disk);
 void lone_close(struct lone *n); /* as a process that is killed: nothing more is written */
 void lone_pump(struct lone *n);
 void lone_stop(struct lone *n); /* seals the journal first */
