@@ -40,11 +40,13 @@ static void note_error(struct db *db, const PGresult *res)
 {
     const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
     const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
-    const char *hint = PQresultErrorField(res, PG_DIAG_MESSAGE_HINT);
+    const char *more = PQresultErrorField(res, PG_DIAG_MESSAGE_HINT);
+    if (!more)
+        more = PQresultErrorField(res, PG_DIAG_MESSAGE_DETAIL);
     if (!text)
         text = PQerrorMessage(db->conn);
     (void)snprintf(db->why, sizeof db->why, "%.*s%s%s%s", (int)strcspn(text, "\n"), text,
-                   hint ? " (" : "", hint ? hint : "", hint ? ")" : "");
+                   more ? " (" : "", more ? more : "", more ? ")" : "");
     (void)snprintf(db->state, sizeof db->state, "%s", state ? state : "");
     if (state && (strcmp(state, "42883") == 0 || strcmp(state, "3F000") == 0))
         (void)snprintf(db->why, sizeof db->why,
@@ -340,6 +342,7 @@ static bool uninstall_steps(struct db *db)
         "    FOR n IN SELECT no FROM cell LOOP EXECUTE format('DROP SEQUENCE attempt_%s', n); END LOOP;\n"
         "  END IF;\n"
         "  DROP TABLE IF EXISTS capture, guard, cell, request, queue, meta;\n"
+        "  DROP DOMAIN IF EXISTS request_status, request_kind, request_entity;\n"
         "  DROP SEQUENCE IF EXISTS fence;\n"
         "END $$";
     struct buf path = {0}, drop = {0};

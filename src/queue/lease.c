@@ -142,13 +142,13 @@ static void on_settle(void *arg, const PGresult *res)
         settling_failed(l, res);
         return;
     }
-    struct fences current = fences_of(res);
+    struct fences lost = fences_of(res);
     list_each_safe(it, &l->settling)
     {
         struct finished *f = list_item(it, struct finished, link);
         if (f->kind == VERDICT_UNTOUCHED) {
             /* given back in the same batch */
-        } else if (fences_have(&current, f->group->fence)) {
+        } else if (!fences_have(&lost, f->group->fence)) {
             worker_count(l->w, f->group->queue, f->kind);
         } else {
             log_warn("queue.settle_refused",
@@ -157,7 +157,7 @@ static void on_settle(void *arg, const PGresult *res)
         }
         finished_free(l, f);
     }
-    free(current.at);
+    free(lost.at);
     step(l);
 }
 
@@ -199,6 +199,8 @@ static void send_settle(struct lease *l)
     struct worker *w = l->w;
     struct arrays ends, back;
     bool some_back = false;
+    uint64_t n = 0; /* requests that end */
+    char count[24];
     arrays_begin(&ends);
     arrays_begin(&back);
     list_each_safe(it, &l->finished)
@@ -211,6 +213,7 @@ static void send_settle(struct lease *l)
             some_back = true;
             continue;
         }
+        n += f->group->n_request;
         arrays_add(&ends, f->group);
         text_array_add(&ends.status, f->kind == VERDICT_COMPLETE ? SLICE("complete")
                                      : f->kind == VERDICT_RETRY  ? SLICE("new")
@@ -224,10 +227,11 @@ static void send_settle(struct lease *l)
         const char *b[] = {buf_cstr(&back.ids), buf_cstr(&back.fences)};
         pg_send(l->settler, w->sql.give_back, 2, b, NULL, NULL);
     }
+    (void)snprintf(count, sizeof count, "%" PRIu64, n);
     const char *p[] = {buf_cstr(&ends.ids),     buf_cstr(&ends.fences), buf_cstr(&ends.status),
-                       buf_cstr(&ends.outcome), buf_cstr(&ends.error),  w->numbers[0],
-                       w->numbers[1],           w->numbers[2]};
-    pg_send(l->settler, w->sql.settle_lease, 8, p, on_settle, l);
+                       buf_cstr(&ends.outcome), buf_cstr(&ends.error),  count,
+                       w->numbers[0],           w->numbers[1],          w->numbers[2]};
+    pg_send(l->settler, w->sql.settle_lease, 9, p, on_settle, l);
     pg_sync(l->settler);
     l->settle_on_its_way = true;
     arrays_done(&ends);
@@ -271,23 +275,24 @@ static void on_claim(void *arg, const PGresult *res)
             step(l);
         return;
     }
-    int last = PQntuples(res) - 1; /* the row with the line */
     size_t q = pass_queue(w, &l->pass);
-    bool end = PQgetisnull(res, last, CLAIM_LINE);
-    if (!end) {
-        l->pass.line[q] = strtoll(PQgetvalue(res, last, CLAIM_LINE), NULL, 10);
-        l->pass.busy += (unsigned)strtoul(PQgetvalue(res, last, CLAIM_BUSY), NULL, 10);
-    }
-    for (int i = 0; i < last; i++) {
-        struct group *g = group_of_row(&w->o->queues[q], res, i);
+    struct claim c;
+    claim_read(w->o->queues[q].name, res, &c);
+    if (!c.end)
+        l->pass.line[q] = c.line;
+    l->pass.busy += c.busy;
+    list_each_safe(it, &c.groups)
+    {
+        struct group *g = list_item(it, struct group, link);
         g->deadline_ms = l->claim_sent_ms + w->lease_ms;
+        list_remove(&g->link);
         list_push_back(&l->backlog, &g->link);
         list_push_back(&l->held, &g->held);
         l->n_backlog++;
     }
-    if (last > 0)
+    if (c.n_group > 0)
         pass_found(&l->pass);
-    if (end && !pass_next(w, &l->pass))
+    if (c.end && !pass_next(w, &l->pass))
         search_ended(l);
     step(l);
 }
@@ -296,13 +301,14 @@ static void send_claim(struct lease *l, size_t n)
 {
     struct worker *w = l->w;
     size_t q = pass_queue(w, &l->pass);
-    char line[24], groups[24], lease[24];
+    char line[24], lease[24];
+    struct buf processes = {0};
+    text_put_uuids(&processes, n);
     (void)snprintf(line, sizeof line, "%" PRId64, l->pass.line[q]);
-    (void)snprintf(groups, sizeof groups, "%zu", n);
     (void)snprintf(lease, sizeof lease, "%u", w->lease_ms);
     const char *p[] = {w->o->queues[q].name,
                        line,
-                       groups,
+                       buf_cstr(&processes),
                        lease,
                        w->name,
                        w->o->base.require_created ? "t" : "f",
@@ -311,6 +317,7 @@ static void send_claim(struct lease *l, size_t n)
     pg_sync(l->pg);
     l->claim_on_its_way = true;
     l->claim_sent_ms = uv_now(&w->loop);
+    buf_done(&processes);
 }
 
 /* ---- work ----------------------------------------------------------------------------------
@@ -352,7 +359,7 @@ static struct desk *free_desk(struct lease *l)
 }
 
 /* Gives the backlog to whoever is free. False when the command cannot be started. */
-static bool hand_out(struct lease *l)
+static bool start_backlog(struct lease *l)
 {
     while (l->n_backlog > 0) {
         struct group *g = list_item(l->backlog.next, struct group, link);
@@ -376,6 +383,14 @@ static bool hand_out(struct lease *l)
         }
     }
     return true;
+}
+
+static bool hand_out(struct lease *l)
+{
+    bool ok = start_backlog(l);
+    for (unsigned i = 0; i < l->w->concurrency; i++)
+        runner_flush(l->desks[i].runner); /* many groups, one write */
+    return ok;
 }
 
 /* Whatever can be done now is done: the one place that decides. */

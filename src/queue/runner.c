@@ -26,6 +26,7 @@ struct runner {
     struct list groups; /* started and not done; the first one is being worked on */
     size_t load;
     struct child *child; /* NULL: none */
+    struct buf input;    /* lines not yet given to the child */
     struct buf output;   /* stdout so far, or the part of a line */
     bool overflow;       /* it was more than we keep */
     bool timed_out;
@@ -58,6 +59,7 @@ static void on_timer_closed(uv_handle_t *handle)
 static void release(struct runner *r)
 {
     uv_close((uv_handle_t *)r->timer, on_timer_closed);
+    buf_done(&r->input);
     buf_done(&r->output);
     free(r);
 }
@@ -278,6 +280,7 @@ static bool start_child(struct runner *r, const struct group *g)
     for (size_t i = 0; i < VARIABLES; i++)
         buf_done(&vars[i]);
     free(env);
+    buf_clear(&r->input);
     buf_clear(&r->output);
     r->overflow = false;
     errno = code;
@@ -331,12 +334,20 @@ bool runner_start(struct runner *r, struct group *g)
         return false;
     list_push_back(&r->groups, &g->link);
     r->load++;
-    child_write(r->child, slice_str(g->work));
-    if (!r->o->persistent)
-        child_close_input(r->child);
+    buf_put_str(&r->input, g->work);
     if (r->load == 1)
         arm_timeout(r);
     return true;
+}
+
+void runner_flush(struct runner *r)
+{
+    if (!r->child || buf_len(&r->input) == 0)
+        return;
+    child_write(r->child, buf_slice(&r->input));
+    buf_clear(&r->input);
+    if (!r->o->persistent)
+        child_close_input(r->child);
 }
 
 void runner_kill(struct runner *r)

@@ -22,6 +22,7 @@ struct group {
     char *work;                                  /* one line of JSON, with its newline */
     char *refuse;                                /* why it must not be worked on, or NULL */
     int64_t fence;
+    unsigned n_request;
     bool lost; /* the claim is gone: how it ends does not matter any more */
 
     /* Lease mode: all groups that are held, and until when at least. */
@@ -52,8 +53,10 @@ struct runner *runner_open(const struct runner_options *options, runner_done_fn 
 void runner_close(struct runner *r);
 
 /* Borrows `g` until it is done. False: the command could not be started, errno says why; `done`
- * is not called. More than one at a time only when persistent. */
+ * is not called. More than one at a time only when persistent; all of them are given to the
+ * command by runner_flush(). */
 bool runner_start(struct runner *r, struct group *g);
+void runner_flush(struct runner *r);
 void runner_kill(struct runner *r); /* what runs is killed, and done soon */
 bool runner_is_on(const struct runner *r,
                   const struct group *g);   /* being worked on, not behind */

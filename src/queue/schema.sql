@@ -10,9 +10,11 @@
 -- after it is held are the entity's rows read, with a fresh snapshot. They are row-locked too, with NOWAIT, so
 -- that processes which speak plain SQL to this table (SELECT ... FOR UPDATE NOWAIT) are respected and respect us.
 --
--- Plans must not depend on statistics. Workers switch sequential scans, bitmaps, hash and merge joins off for
--- their session (per call that would cost more than the work). And two spells for the planner, so that plans stay the same from an empty table to millions of rows: "status || ''" cannot lead to an index on status where the primary key is meant, and
--- "EXISTS (... OFFSET 0)" is a probe per row: without it the planner may hash everything that is in progress.
+-- Plans must not depend on statistics: they stay the same from an empty table to millions of rows. Workers switch
+-- sequential scans, bitmaps, hash and merge joins off for their session (per call that would cost more than the
+-- work). And some spells: "coalesce(run_at, '-infinity')", where an entity's rows are meant, cannot lead to the index of
+-- due rows; "status || ''", where a row is known or its time is meant, cannot lead to an index on status; a row is joined by
+-- "id = ANY (...)", because for "id = x" the planner may walk the primary key while the table is small, and keep doing so.
 --
 -- Sections: each "-- == version N ==" runs once, in order; "-- == functions ==" on every install.
 
@@ -102,6 +104,41 @@ CREATE TABLE :"schema".capture (
 
 UPDATE :"schema".meta SET version = 2, changed_at = now();
 
+-- == version 3 ==
+
+DROP INDEX :"schema".request_later, :"schema".request_group, :"schema".request_leased, :"schema".request_waits,
+    :"schema".request_settled, :"schema".request_age;
+DROP FUNCTION IF EXISTS :"schema".claim(text, bigint, integer, boolean, boolean), :"schema".gather(text, text, text),
+    :"schema".claim_lease(text, bigint, integer, integer, text, boolean, boolean),
+    :"schema".take_lease(text, text[], integer, text, boolean),
+    :"schema".settle_lease(text[], bigint[], text[], text[], text[], integer, integer, integer),
+    :"schema".capture_rows_folded(text, regclass, text, text);
+
+-- A domain is checked where a value is given. The CHECK of a table is read from its text again by each statement,
+-- which was a tenth of a settle.
+CREATE DOMAIN :"schema".request_status AS text COLLATE "C" CHECK (VALUE IN ('new', 'in-progress', 'complete', 'error'));
+CREATE DOMAIN :"schema".request_kind AS text COLLATE "C" CHECK (VALUE IN ('create', 'update'));
+CREATE DOMAIN :"schema".request_entity AS text COLLATE "C" CHECK (octet_length(VALUE) BETWEEN 1 AND 512);
+ALTER TABLE :"schema".request
+    DROP CONSTRAINT request_status, DROP CONSTRAINT request_kind, DROP CONSTRAINT request_entity,
+    ALTER status TYPE :"schema".request_status, ALTER kind TYPE :"schema".request_kind,
+    ALTER entity TYPE :"schema".request_entity;
+
+-- The rows of an entity are found by a hash of its name: narrow keys that are quick to compare. The new ones in this
+-- order: its create, updates that wait for a time, due updates.
+CREATE INDEX request_open ON :"schema".request (hashtextextended(entity, hashtextextended(queue, 0)), kind, run_at, id)
+    WHERE status = 'new';
+CREATE INDEX request_leased ON :"schema".request (hashtextextended(entity, hashtextextended(queue, 0)))
+    WHERE status = 'in-progress';
+CREATE INDEX request_settled ON :"schema".request (hashtextextended(entity, hashtextextended(queue, 0)), id)
+    WHERE status IN ('complete', 'error');
+-- What was settled when.
+CREATE INDEX request_age ON :"schema".request (queue, settled_at) WHERE settled_at IS NOT NULL;
+-- What waits for a time: for its first attempt, for another one.
+CREATE INDEX request_later ON :"schema".request (queue, (attempts > 0), run_at) WHERE run_at IS NOT NULL;
+
+UPDATE :"schema".meta SET version = 3, changed_at = now();
+
 -- == functions ==
 
 -- The number that a worker and the command line compare with their own.
@@ -110,11 +147,32 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
     SELECT version FROM meta;
 $$;
 
--- The lock of an entity. The schema's name keeps two installations in one database apart.
--- A plain SQL body without settings, because such a function is inlined where it is used.
+-- Plain SQL bodies without settings: such a function is put in place of its call, so that it costs nothing and
+-- the indexes on the same expressions are found.
+
 CREATE OR REPLACE FUNCTION :"schema".entity_key(p_queue text, p_entity text) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-    SELECT hashtextextended(p_queue || E'\x01' || p_entity, hashtext(current_schema())::bigint);
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT hashtextextended(p_entity, hashtextextended(p_queue, 0));
+$$;
+
+-- The row is one of this entity; a collision of the hash is sorted out by the names.
+CREATE OR REPLACE FUNCTION :"schema".is_of(r :"schema".request, p_queue text, p_entity text) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT hashtextextended(r.entity, hashtextextended(r.queue, 0)) = hashtextextended(p_entity, hashtextextended(p_queue, 0))
+       AND r.entity = p_entity AND r.queue = p_queue;
+$$;
+
+-- One of the new rows of an entity that decide what may be done with it. The first of them in the order of
+-- request_open tells all: due, it and its like may be worked on; else it is in the way. Planned updates that were
+-- never tried are not.
+CREATE OR REPLACE FUNCTION :"schema".decides(r :"schema".request) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT r.status = 'new' AND (r.kind = 'create' OR r.attempts > 0 OR coalesce(r.run_at, '-infinity') = '-infinity');
+$$;
+
+CREATE OR REPLACE FUNCTION :"schema".due_kind(r :"schema".request) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN r.run_at IS NULL THEN r.kind END;
 $$;
 
 -- Wakes the workers of a queue when the transaction commits; the database folds repetitions.
@@ -221,120 +279,147 @@ $$;
 
 -- ------------------------------------------------------------------------------------ transaction mode
 
--- Something other than a lock keeps the entity from being started.
+-- The next rows of a search. Also put in place of its call, so it has no search_path of its own by which its table
+-- could be looked up here.
+SET LOCAL check_function_bodies = off;
+CREATE OR REPLACE FUNCTION :"schema".due(p_queue text, p_line bigint, p_not text[])
+RETURNS TABLE (id bigint, entity text, kind text)
+LANGUAGE sql STABLE AS $$
+    SELECT r.id, r.entity, r.kind FROM request r
+    WHERE r.queue = p_queue AND r.status = 'new' AND r.run_at IS NULL AND r.id + 0 > p_line AND r.entity <> ALL (p_not)
+    ORDER BY r.id + 0 LIMIT 50;
+$$;
+SET LOCAL check_function_bodies = on;
+
+-- Something other than a lock keeps a row of this kind from being started.
 CREATE OR REPLACE FUNCTION :"schema".blocked(p_queue text, p_entity text, p_kind text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity AND b.status = 'in-progress')
-        OR EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
-                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0)
-        OR (p_kind = 'update' AND EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
-                   AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete'));
+    RETURN EXISTS (SELECT FROM request l WHERE is_of(l, p_queue, p_entity) AND l.status = 'in-progress')
+        OR (SELECT r.due_kind IS DISTINCT FROM p_kind FROM request r WHERE is_of(r, p_queue, p_entity) AND r.decides
+            ORDER BY r.kind, r.run_at LIMIT 1);
 END $$;
 
--- Locks and reads what one claim takes of an entity whose lock the caller has: its create, or all its due
--- updates. It reads with a snapshot of its own, so it sees what the last owner of the entity committed.
--- NULL when the rows have gone, or something has come to block the entity since they were found.
--- Runs inside of claim() only, with its search_path and planner settings.
-CREATE OR REPLACE FUNCTION :"schema".gather(p_queue text, p_entity text, p_kind text,
-    OUT ids bigint[], OUT attempts integer, OUT requests json)
+-- For --verbose: the rows above p_line, up to p_upto, that were passed over.
+CREATE OR REPLACE FUNCTION :"schema".tell_passed(p_queue text, p_line bigint, p_upto bigint, p_not text[]) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    n bigint;
 BEGIN
-    IF p_kind = 'create' THEN
-        SELECT ARRAY[r.id], r.attempts, json_build_array(json_build_object(
-                   'id', r.id, 'attempts', r.attempts, 'pushed_at', r.pushed_at, 'payload', r.payload))
-        INTO ids, attempts, requests
-        FROM request r
-        WHERE r.queue = p_queue AND r.entity = p_entity AND r.kind = 'create' AND r.status <> 'error'
-              AND r.status = 'new' AND r.run_at IS NULL
-              AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity AND b.status = 'in-progress' OFFSET 0)
-               AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
-                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
-        FOR UPDATE OF r NOWAIT;
-        RETURN;
-    END IF;
-    SELECT array_agg(g.id), max(g.attempts), json_agg(json_build_object(
-               'id', g.id, 'attempts', g.attempts, 'pushed_at', g.pushed_at, 'payload', g.payload))
-    INTO ids, attempts, requests
-    FROM (SELECT r.id, r.attempts, r.pushed_at, r.payload FROM request r
-          WHERE r.queue = p_queue AND r.entity = p_entity AND r.status = 'new' AND r.kind = 'update'
-                AND coalesce(r.run_at, '-infinity') = '-infinity' -- so written, it cannot lead to request_due
-                AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity AND b.status = 'in-progress' OFFSET 0)
-               AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
-                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
-                AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = p_entity
-                    AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete' OFFSET 0)
-          ORDER BY r.id LIMIT 5000 FOR UPDATE OF r NOWAIT) g;
+    FOR n IN SELECT d.id FROM due(p_queue, p_line, p_not) d WHERE d.id <= p_upto LOOP
+        RAISE DEBUG 'skip id=% line=% why="its entity is busy"', n, n;
+    END LOOP;
 END $$;
 
--- One group, held by the caller's transaction; the first new row above the line decides which. `ids` is
--- NULL when the pass found nothing. `line` is where the pass goes on, `busy` how many rows were passed
--- over because another process has their entity. `refuse` says why the group must end in error unworked.
+-- One group, held by the caller's transaction: the first due row above the line whose entity is free decides
+-- which. A row per request; the last row is none, but tells the line from which the pass goes on and how many rows
+-- the search met. `refuse` says why the group must end in error unworked.
 --
--- Raises 55P03 when a row is locked by a process that does not take entity locks (plain SQL), or when an entity
--- is blocked by more than a lock (a lease, a back-off, a create that waits). The caller rolls back and asks again
--- with p_careful, which pays for looking first and for a savepoint, and passes over such rows.
-CREATE OR REPLACE FUNCTION :"schema".claim(p_queue text, p_line bigint, p_cell integer, p_require_created boolean,
-    p_careful boolean, OUT line bigint, OUT busy integer, OUT ids bigint[], OUT entity text, OUT kind text,
-    OUT process uuid, OUT fence bigint, OUT work json, OUT refuse text)
+-- First the lock of the entity, then its rows, with a snapshot that sees what its last owner committed. 55P03 when a
+-- row is locked by a process that takes no entity locks (plain SQL), or when the entity is blocked by more than a lock (a
+-- lease, a back-off, a create that waits): the caller rolls back and asks again with p_careful.
+CREATE OR REPLACE FUNCTION :"schema".claim(p_queue text, p_line bigint, p_cell integer, p_processes uuid[],
+    p_require_created boolean, p_careful boolean)
+RETURNS TABLE (line bigint, met integer, id bigint, entity text, kind text, process uuid, fence bigint,
+    attempts integer, pushed_at json, payload jsonb, refuse text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
+#variable_conflict use_column
 DECLARE
     c record;
-    g record;
-    known_busy text[] := '{}';
+    free boolean;
+    noted bigint;
+    passed text[] := '{}'; -- so that not every row of an entity with many is met
+BEGIN
+    IF p_careful THEN
+        RETURN QUERY SELECT * FROM claim_careful(p_queue, p_line, p_cell, p_processes, p_require_created);
+        RETURN;
+    END IF;
+    line := p_line;
+    met := 0;
+    LOOP
+        SELECT d.id, d.entity, d.kind INTO c FROM due(p_queue, claim.line, passed) d
+        WHERE pg_try_advisory_xact_lock(entity_key(p_queue, d.entity) # 'request'::regclass::oid::bigint) LIMIT 1;
+        free := FOUND;
+        IF NOT free THEN
+            SELECT max(d.id) AS id, count(*) AS n, array_agg(DISTINCT d.entity) AS entities INTO c
+            FROM due(p_queue, claim.line, passed) d;
+            EXIT WHEN c.n = 0;
+        END IF;
+        IF current_setting('client_min_messages') = 'debug1' THEN
+            PERFORM tell_passed(p_queue, claim.line, c.id - free::integer, passed);
+        END IF;
+        line := c.id;
+        IF NOT free THEN
+            met := met + c.n;
+            passed := (passed || c.entities)[1:256];
+            CONTINUE;
+        END IF;
+        met := met + 1;
+        fence := nextval('fence');
+        IF p_require_created AND c.kind = 'update' THEN
+            refuse := create_failed(p_queue, c.entity);
+        END IF;
+        RETURN QUERY SELECT NULL::bigint, NULL::integer, r.id, r.entity::text, r.kind::text, p_processes[1], claim.fence,
+            r.attempts, to_json(r.pushed_at), r.payload, claim.refuse
+        FROM request r
+        WHERE is_of(r, p_queue, c.entity) AND r.status = 'new' AND r.kind = c.kind
+              AND coalesce(r.run_at, '-infinity') = '-infinity'
+              AND c.kind = (SELECT f.due_kind FROM request f
+                            WHERE is_of(f, p_queue, c.entity) AND f.decides ORDER BY f.kind, f.run_at LIMIT 1)
+              AND NOT EXISTS (SELECT FROM request l WHERE is_of(l, p_queue, c.entity) AND l.status = 'in-progress')
+        ORDER BY r.run_at, r.id LIMIT 5000 FOR UPDATE OF r NOWAIT;
+        EXIT WHEN FOUND;
+        -- Blocked, or done by somebody else since it was found. A lock of an entity that is blocked must not be
+        -- kept until this transaction ends, which may be after minutes of other work.
+        IF blocked(p_queue, c.entity, c.kind) THEN
+            RAISE EXCEPTION 'entity of request % is blocked', c.id USING ERRCODE = 'lock_not_available';
+        END IF;
+    END LOOP;
+    IF free AND p_cell > 0 AND pg_try_advisory_xact_lock('cell'::regclass::oid::integer, p_cell) THEN
+        noted := setval(('attempt_' || p_cell)::regclass, c.id);
+    END IF;
+    id := NULL;
+    RETURN NEXT;
+END $$;
+
+-- The same, around what a stranger has locked and what is blocked: it looks first, and pays for a savepoint.
+CREATE OR REPLACE FUNCTION :"schema".claim_careful(p_queue text, p_line bigint, p_cell integer, p_processes uuid[],
+    p_require_created boolean)
+RETURNS TABLE (line bigint, met integer, id bigint, entity text, kind text, process uuid, fence bigint,
+    attempts integer, pushed_at json, payload jsonb, refuse text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    c record;
+    why text;
+    passed text[] := '{}'; -- so that not every row of an entity with many is met
 BEGIN
     line := p_line;
-    busy := 0;
+    met := 0;
     LOOP
-        SELECT r.id, r.entity, r.kind INTO c FROM request r
-        WHERE r.queue = p_queue AND r.status = 'new' AND r.run_at IS NULL AND r.id + 0 > line
-              AND r.entity <> ALL (known_busy)
-        ORDER BY r.id + 0 LIMIT 1;
-        EXIT WHEN NOT FOUND;
-        line := c.id;
-        IF (p_careful AND blocked(p_queue, c.entity, c.kind))
-           OR NOT pg_try_advisory_xact_lock(entity_key(p_queue, c.entity)) THEN
-            busy := busy + 1;
-            IF busy > 16 AND cardinality(known_busy) < 256 THEN
-                known_busy := known_busy || c.entity; -- do not meet every one of its rows
+        why := NULL;
+        FOR c IN SELECT * FROM due(p_queue, claim_careful.line, passed) LOOP
+            why := 'its entity is busy';
+            IF NOT blocked(p_queue, c.entity, c.kind) THEN
+                BEGIN
+                    IF pg_try_advisory_xact_lock(entity_key(p_queue, c.entity) # 'request'::regclass::oid::bigint) THEN
+                        RETURN QUERY SELECT * FROM claim(p_queue, c.id - 1, p_cell, p_processes, p_require_created, false);
+                        RETURN;
+                    END IF;
+                EXCEPTION WHEN lock_not_available THEN
+                    why := 'a row is locked (55P03)';
+                END;
             END IF;
-            RAISE DEBUG 'skip id=% line=% why="its entity is busy"', c.id, line;
-            CONTINUE;
-        END IF;
-        IF p_careful THEN
-            BEGIN
-                g := gather(p_queue, c.entity, c.kind);
-            EXCEPTION WHEN lock_not_available THEN
-                busy := busy + 1;
-                RAISE DEBUG 'skip id=% line=% why="a row is locked (55P03)"', c.id, line;
-                CONTINUE;
-            END;
-        ELSE
-            g := gather(p_queue, c.entity, c.kind);
-        END IF;
-        IF g.ids IS NULL THEN
-            -- Blocked, or done by somebody else since it was found. A lock of an entity that is blocked must not be
-            -- kept until this transaction ends, which may be after minutes of other work.
-            IF NOT p_careful AND blocked(p_queue, c.entity, c.kind) THEN
-                RAISE EXCEPTION 'entity of request % is blocked', c.id USING ERRCODE = 'lock_not_available';
+            RAISE DEBUG 'skip id=% line=% why="%"', c.id, c.id, why;
+            line := c.id;
+            met := met + 1;
+            IF met > 16 AND cardinality(passed) < 256 AND c.entity <> ALL (passed) THEN
+                passed := passed || c.entity;
             END IF;
-            CONTINUE;
-        END IF;
-        ids := g.ids;
-        entity := c.entity;
-        kind := c.kind;
-        process := gen_random_uuid();
-        fence := nextval('fence');
-        work := json_build_object('queue', p_queue, 'entity', entity, 'kind', kind, 'process', process,
-                                  'fence', fence, 'attempt', g.attempts + 1, 'requests', g.requests);
-        IF p_require_created AND kind = 'update' THEN
-            refuse := create_failed(p_queue, entity);
-        END IF;
-        IF p_cell > 0 AND pg_try_advisory_xact_lock('cell'::regclass::oid::int, p_cell) THEN
-            PERFORM setval(('attempt_' || p_cell)::regclass, c.id);
-        END IF;
-        RETURN;
+        END LOOP;
+        EXIT WHEN why IS NULL;
     END LOOP;
+    RETURN NEXT;
 END $$;
 
 -- The end of what claim() took, in the same transaction.
@@ -343,6 +428,7 @@ CREATE OR REPLACE FUNCTION :"schema".settle(p_ids bigint[], p_status text, p_out
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
 DECLARE
     n integer;
+    noted bigint;
 BEGIN
     UPDATE request SET status = p_status, outcome = p_outcome, error = p_error, process = p_process,
         fence = p_fence, worker = p_worker, attempts = attempts + 1, claimed_at = now(),
@@ -350,7 +436,7 @@ BEGIN
     WHERE id = ANY (p_ids);
     GET DIAGNOSTICS n = ROW_COUNT;
     IF p_cell > 0 THEN
-        PERFORM setval(('attempt_' || p_cell)::regclass, 1, false);
+        noted := setval(('attempt_' || p_cell)::regclass, 1, false);
     END IF;
     RETURN n;
 END $$;
@@ -400,129 +486,107 @@ END $$;
 
 -- ------------------------------------------------------------------------------------------ lease mode
 
--- Up to p_groups groups in one short transaction, each with a fence and a lease, visible to all. The last
--- row carries only `line` and `busy`. A row that a stranger has locked raises 55P03, here after the time-out below
--- (cheaper than a lock in advance for each row); with p_careful it takes one group and passes over such a row.
-CREATE OR REPLACE FUNCTION :"schema".claim_lease(p_queue text, p_line bigint, p_groups integer, p_lease_ms integer,
+-- As many groups as p_processes has names for, in one short transaction, each with a fence and a lease, visible to
+-- all. Rows as those of claim(). A row that a stranger has locked raises 55P03, here after the time-out below (cheaper than a lock in
+-- advance for each row); with p_careful it takes one group and passes over such a row.
+CREATE OR REPLACE FUNCTION :"schema".claim_lease(p_queue text, p_line bigint, p_processes uuid[], p_lease_ms integer,
     p_worker text, p_require_created boolean, p_careful boolean)
-RETURNS TABLE (line bigint, busy integer, ids bigint[], entity text, kind text, process uuid, fence bigint,
-    work json, refuse text)
+RETURNS TABLE (line bigint, met integer, id bigint, entity text, kind text, process uuid, fence bigint,
+    attempts integer, pushed_at json, payload jsonb, refuse text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET lock_timeout = '50ms' AS $$
 #variable_conflict use_column
 DECLARE
     entities text[];
-    found_entities integer;
-    taken integer := 0;
-    upto bigint;
+    until timestamptz := clock_timestamp() + make_interval(secs => p_lease_ms / 1000.0);
 BEGIN
-    -- What blocks an entity is looked at once, behind its lock: here locks are short.
+    IF p_careful THEN
+        BEGIN
+            RETURN QUERY SELECT * FROM claim_lease(p_queue, p_line, p_processes[1:1], p_lease_ms, p_worker,
+                                                     p_require_created, false);
+        EXCEPTION WHEN lock_not_available THEN
+            line := (SELECT min(d.id) FROM due(p_queue, p_line, '{}') d);
+            met := 1;
+            RAISE DEBUG 'skip id=% line=% why="a row is locked (55P03)"', line, line;
+            RETURN NEXT;
+        END;
+        RETURN;
+    END IF;
     WITH c AS MATERIALIZED (
         SELECT r.id, r.entity FROM request r
         WHERE r.queue = p_queue AND r.status = 'new' AND r.run_at IS NULL AND r.id + 0 > p_line
-        ORDER BY r.id + 0 LIMIT CASE WHEN p_careful THEN 1 ELSE p_groups END
+        ORDER BY r.id + 0 LIMIT cardinality(p_processes)
     ), e AS MATERIALIZED (
         SELECT c.entity FROM c GROUP BY c.entity ORDER BY min(c.id)
-    ), l AS MATERIALIZED (
-        SELECT e.entity FROM e WHERE pg_try_advisory_xact_lock(entity_key(p_queue, e.entity))
     )
-    SELECT (SELECT array_agg(l.entity) FROM l), (SELECT max(c.id) FROM c), (SELECT count(DISTINCT c.entity) FROM c)
-    INTO entities, upto, found_entities;
-    IF p_careful THEN
-        BEGIN
-            RETURN QUERY SELECT * FROM take_lease(p_queue, entities, p_lease_ms, p_worker, p_require_created);
-            GET DIAGNOSTICS taken = ROW_COUNT;
-        EXCEPTION WHEN lock_not_available THEN
-            RAISE DEBUG 'skip id=% line=% why="a row is locked (55P03)"', upto, upto;
-        END;
-    ELSIF entities IS NOT NULL THEN
-        RETURN QUERY SELECT * FROM take_lease(p_queue, entities, p_lease_ms, p_worker, p_require_created);
-        GET DIAGNOSTICS taken = ROW_COUNT;
-    END IF;
-    line := upto;
-    busy := found_entities - taken;
-    ids := NULL;
-    RETURN NEXT;
-END $$;
-
--- Second half of claim_lease(): the entities are locked, now read with a fresh snapshot.
-CREATE OR REPLACE FUNCTION :"schema".take_lease(p_queue text, p_entities text[], p_lease_ms integer, p_worker text,
-    p_require_created boolean)
-RETURNS TABLE (line bigint, busy integer, ids bigint[], entity text, kind text, process uuid, fence bigint,
-    work json, refuse text)
-LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-BEGIN
+    SELECT (SELECT max(c.id) FROM c), (SELECT count(*) FROM e),
+           ARRAY(SELECT e.entity FROM e
+                 WHERE pg_try_advisory_xact_lock(entity_key(p_queue, e.entity) # 'request'::regclass::oid::bigint))
+    INTO line, met, entities;
+    -- Locked; now the rows, with a snapshot that sees what the last owners of the entities committed.
     RETURN QUERY WITH g AS MATERIALIZED (
-        SELECT e.entity, nextval('fence') AS fence, gen_random_uuid() AS process FROM unnest(p_entities) e (entity)
+        SELECT e.entity, nextval('fence') AS fence, e.process,
+               CASE WHEN p_require_created THEN create_failed(p_queue, e.entity) END AS refuse
+        FROM unnest(entities, p_processes[1:cardinality(entities)]) e (entity, process)
     ), p AS MATERIALIZED (
-        SELECT r.id, g.fence, g.process
+        SELECT o.tid, g.fence, g.process, g.refuse
         FROM g CROSS JOIN LATERAL (
-            (SELECT u.id FROM request u
-            WHERE u.queue = p_queue AND u.entity = g.entity AND u.status = 'new' AND u.kind = 'update'
-                  AND coalesce(u.run_at, '-infinity') = '-infinity'
-                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity
-                      AND b.kind = 'create' AND b.status <> 'error' AND b.status <> 'complete' OFFSET 0)
-                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity AND b.status = 'in-progress' OFFSET 0)
-               AND NOT EXISTS (SELECT FROM request b WHERE b.queue = p_queue AND b.entity = g.entity
-                   AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
-            ORDER BY u.id LIMIT 5000)
-            UNION ALL
-            SELECT u.id FROM request u
-            WHERE u.queue = p_queue AND u.entity = g.entity AND u.kind = 'create' AND u.status <> 'error'
-                  AND u.status = 'new' AND coalesce(u.run_at, '-infinity') = '-infinity'
-                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = u.queue AND b.entity = u.entity
-                                  AND b.status = 'in-progress' OFFSET 0)
-                  AND NOT EXISTS (SELECT FROM request b WHERE b.queue = u.queue AND b.entity = u.entity
-                                  AND b.status = 'new' AND b.run_at IS NOT NULL AND b.attempts > 0 OFFSET 0)
-            ) r
-        ORDER BY r.id
+            SELECT n.ctid AS tid, n.due_kind AS own, first_value(n.due_kind) OVER (ORDER BY n.kind, n.run_at, n.id) AS first
+            FROM request n WHERE is_of(n, p_queue, g.entity) AND n.decides
+            ORDER BY n.kind, n.run_at, n.id LIMIT 5000) o
+        WHERE o.own = o.first
+              AND NOT EXISTS (SELECT FROM request l WHERE is_of(l, p_queue, g.entity) AND l.status = 'in-progress' OFFSET 0)
     ), u AS (
         UPDATE request r SET status = 'in-progress', fence = p.fence, process = p.process, worker = p_worker,
-            attempts = r.attempts + 1, claimed_at = now(),
-            lease_until = clock_timestamp() + make_interval(secs => p_lease_ms / 1000.0)
-        FROM p WHERE r.id = p.id AND r.status || '' = 'new'
-        RETURNING r.id, r.entity, r.kind, r.fence, r.process, r.attempts, r.pushed_at, r.payload
-    )
-    SELECT NULL::bigint, NULL::integer, array_agg(u.id ORDER BY u.id), u.entity, u.kind, u.process, u.fence,
-           json_build_object('queue', p_queue, 'entity', u.entity, 'kind', u.kind, 'process', u.process,
-               'fence', u.fence, 'attempt', max(u.attempts), 'requests', json_agg(json_build_object(
-                   'id', u.id, 'attempts', u.attempts - 1, 'pushed_at', u.pushed_at, 'payload', u.payload) ORDER BY u.id)),
-           CASE WHEN p_require_created AND u.kind = 'update' THEN create_failed(p_queue, u.entity) END
-    FROM u GROUP BY u.fence, u.entity, u.kind, u.process ORDER BY min(u.id);
+            attempts = r.attempts + 1, claimed_at = now(), lease_until = until
+        FROM p WHERE r.ctid = p.tid AND r.status || '' = 'new'
+        RETURNING r.id, r.entity, r.kind, r.process, r.fence, r.attempts - 1 AS attempts, r.pushed_at, r.payload, p.refuse)
+    (SELECT NULL::bigint, NULL::integer, u.id, u.entity::text, u.kind::text, u.process, u.fence, u.attempts,
+            to_json(u.pushed_at), u.payload, CASE u.kind WHEN 'update' THEN u.refuse END
+     FROM u ORDER BY u.fence, u.id)
+    UNION ALL
+    SELECT claim_lease.line, CASE WHEN (SELECT count(*) FROM p) = (SELECT count(*) FROM u) THEN claim_lease.met ELSE conflict() END,
+           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
 END $$;
 
--- Settles groups: an element per group; p_ids are array literals, p_status is complete, error or new (again later).
--- Returns the fences that were still current; a claim that was lost changes nothing, whatever its worker
--- found out too late.
+-- A row was changed under our hands, and half a group must not be taken.
+CREATE OR REPLACE FUNCTION :"schema".conflict() RETURNS integer
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'a request was changed while it was claimed' USING ERRCODE = 'lock_not_available';
+END $$;
+
+-- Settles groups: an element per group; p_ids are array literals, p_count requests in all; p_status is complete, error
+-- or new (again later). Returns the fences that were no longer current: what their workers found out too late
+-- changes nothing.
 CREATE OR REPLACE FUNCTION :"schema".settle_lease(p_ids text[], p_fences bigint[], p_status text[], p_outcome text[],
-    p_error text[], p_max_attempts integer, p_base_ms integer, p_max_ms integer) RETURNS SETOF bigint
+    p_error text[], p_count integer, p_max_attempts integer, p_base_ms integer, p_max_ms integer) RETURNS SETOF bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
 DECLARE
     g record;
+    at timestamptz := clock_timestamp(); -- marks what is settled here
+    again bigint[] := '{}';
+    n integer;
 BEGIN
-    RETURN QUERY WITH k AS MATERIALIZED (
-        SELECT i.id, s.fence, s.status, s.outcome, s.error
-        FROM unnest(p_ids, p_fences, p_status, p_outcome, p_error) s (ids, fence, status, outcome, error)
-        CROSS JOIN LATERAL unnest(s.ids::bigint[]) i (id)
-        WHERE s.status IN ('complete', 'error')
-    ), u AS (
-        UPDATE request r SET status = k.status, outcome = k.outcome, error = k.error, lease_until = NULL,
-            settled_at = clock_timestamp()
-        FROM k WHERE r.id = k.id AND r.fence = k.fence AND r.status || '' = 'in-progress'
-        RETURNING r.fence)
-    SELECT DISTINCT u.fence FROM u;
-    IF 'new' = ANY (p_status) THEN
-        FOR g IN SELECT s.fence, s.error, array_agg(r.id) AS ids
-                 FROM unnest(p_ids, p_fences, p_status, p_error) s (ids, fence, status, error)
-                 CROSS JOIN LATERAL unnest(s.ids::bigint[]) i (id)
-                 JOIN request r ON r.id = i.id AND r.fence = s.fence AND r.status || '' = 'in-progress'
-                 WHERE s.status = 'new' GROUP BY s.fence, s.error
-        LOOP
-            UPDATE request SET attempts = attempts - 1 WHERE id = ANY (g.ids); -- put_back counts it again
-            PERFORM put_back(g.ids, g.error, p_max_attempts, p_base_ms, p_max_ms);
-            RETURN NEXT g.fence;
-        END LOOP;
+    UPDATE request r SET status = k.status, outcome = k.outcome, error = k.error, lease_until = NULL, settled_at = at
+    FROM unnest(p_ids, p_fences, p_status, p_outcome, p_error) k (ids, fence, status, outcome, error)
+    WHERE k.status <> 'new' AND r.id = ANY (k.ids::bigint[]) AND r.fence = k.fence AND r.status || '' = 'in-progress';
+    GET DIAGNOSTICS n = ROW_COUNT;
+    IF n = p_count THEN
+        RETURN;
     END IF;
+    FOR g IN SELECT s.fence, s.error, array_agg(r.id) AS ids
+             FROM unnest(p_ids, p_fences, p_status, p_error) s (ids, fence, status, error)
+             JOIN request r ON r.id = ANY (s.ids::bigint[]) AND r.fence = s.fence AND r.status || '' = 'in-progress'
+             WHERE s.status = 'new' GROUP BY s.fence, s.error
+    LOOP
+        UPDATE request SET attempts = attempts - 1 WHERE id = ANY (g.ids); -- put_back counts it again
+        PERFORM put_back(g.ids, g.error, p_max_attempts, p_base_ms, p_max_ms);
+        again := again || g.fence;
+    END LOOP;
+    RETURN QUERY SELECT s.fence FROM unnest(p_ids, p_fences) s (ids, fence)
+        WHERE s.fence <> ALL (again) AND NOT EXISTS (
+            SELECT FROM request r WHERE r.id = ANY (s.ids::bigint[]) AND r.fence = s.fence
+                AND r.settled_at IS NOT DISTINCT FROM at);
 END $$;
 
 -- Gives claims back unworked (graceful stop): the attempt does not count.
@@ -531,12 +595,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET plan_
 DECLARE
     q text;
 BEGIN
-    FOR q IN WITH k AS MATERIALIZED (
-                 SELECT i.id, s.fence FROM unnest(p_ids, p_fences) s (ids, fence)
-                 CROSS JOIN LATERAL unnest(s.ids::bigint[]) i (id)
-             ), u AS (
+    FOR q IN WITH u AS (
                  UPDATE request r SET status = 'new', attempts = r.attempts - 1, lease_until = NULL
-                 FROM k WHERE r.id = k.id AND r.fence = k.fence AND r.status || '' = 'in-progress' RETURNING r.queue)
+                 FROM unnest(p_ids, p_fences) k (ids, fence)
+                 WHERE r.id = ANY (k.ids::bigint[]) AND r.fence = k.fence AND r.status || '' = 'in-progress' RETURNING r.queue)
              SELECT DISTINCT u.queue FROM u
     LOOP
         PERFORM announce(q);
@@ -547,12 +609,10 @@ END $$;
 CREATE OR REPLACE FUNCTION :"schema".beat(p_ids text[], p_fences bigint[], p_lease_ms integer) RETURNS SETOF bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 BEGIN
-    RETURN QUERY WITH k AS MATERIALIZED (
-        SELECT i.id, s.fence FROM unnest(p_ids, p_fences) s (ids, fence)
-        CROSS JOIN LATERAL unnest(s.ids::bigint[]) i (id)
-    ), u AS (
+    RETURN QUERY WITH u AS (
         UPDATE request r SET lease_until = clock_timestamp() + make_interval(secs => p_lease_ms / 1000.0)
-        FROM k WHERE r.id = k.id AND r.fence = k.fence AND r.status || '' = 'in-progress' RETURNING r.fence)
+        FROM unnest(p_ids, p_fences) k (ids, fence)
+        WHERE r.id = ANY (k.ids::bigint[]) AND r.fence = k.fence AND r.status || '' = 'in-progress' RETURNING r.fence)
     SELECT DISTINCT u.fence FROM u;
 END $$;
 
@@ -594,8 +654,8 @@ SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     c record;
     r record;
-    lost bigint[];
     n integer;
+    at timestamptz := clock_timestamp(); -- one value, so that an index can be asked for what lies before it
 BEGIN
     changed := 0;
     FOR c IN SELECT cell.no, pg_sequence_last_value(('attempt_' || cell.no)::regclass) AS id FROM cell
@@ -614,7 +674,7 @@ BEGIN
 
     FOR r IN SELECT q.fence, q.worker, array_agg(q.id) AS ids FROM
                  (SELECT x.id, x.fence, x.worker FROM request x
-                  WHERE x.status = 'in-progress' AND x.lease_until < clock_timestamp()
+                  WHERE x.status = 'in-progress' AND x.lease_until < at
                   FOR UPDATE SKIP LOCKED) q GROUP BY q.fence, q.worker
     LOOP
         UPDATE request SET attempts = attempts - 1 WHERE id = ANY (r.ids); -- put_back counts it again
@@ -622,18 +682,21 @@ BEGIN
         changed := changed + 1;
     END LOOP;
 
-    FOR i IN 1 .. coalesce(cardinality(p_queues), 0) LOOP
-        UPDATE request SET run_at = NULL WHERE id IN
-            (SELECT x.id FROM request x WHERE x.queue = p_queues[i] AND x.status = 'new' AND x.run_at IS NOT NULL
-                 AND x.run_at <= clock_timestamp() ORDER BY x.run_at LIMIT 1000 FOR UPDATE SKIP LOCKED);
+    FOR r IN SELECT q.name, s.tried FROM unnest(p_queues) q (name), unnest(ARRAY[false, true]) s (tried) LOOP
+        UPDATE request SET run_at = NULL WHERE id = ANY (ARRAY(
+            SELECT x.id FROM request x WHERE x.status || '' = 'new' AND x.queue = r.name AND (x.attempts > 0) = r.tried
+                AND x.run_at <= at ORDER BY x.run_at LIMIT 1000 FOR UPDATE SKIP LOCKED));
         GET DIAGNOSTICS n = ROW_COUNT;
         changed := changed + n;
-        SELECT least(next_ms, ceil(extract(epoch FROM x.run_at - clock_timestamp()) * 1000)) INTO next_ms
-        FROM request x WHERE x.queue = p_queues[i] AND x.status = 'new' AND x.run_at IS NOT NULL
-        ORDER BY x.run_at LIMIT 1;
     END LOOP;
-    SELECT least(next_ms, min(ceil(extract(epoch FROM x.lease_until - clock_timestamp()) * 1000))) INTO next_ms
-    FROM request x WHERE x.status = 'in-progress';
+    -- A moment may be infinity, which has no distance.
+    SELECT ceil(extract(epoch FROM min(least(x.moment, at + interval '1 day')) - at) * 1000) INTO next_ms FROM (
+        SELECT (SELECT y.run_at FROM request y
+                WHERE y.status || '' = 'new' AND y.run_at IS NOT NULL AND y.queue = q.name AND (y.attempts > 0) = s.tried
+                ORDER BY y.run_at LIMIT 1)
+        FROM unnest(p_queues) q (name), unnest(ARRAY[false, true]) s (tried)
+        UNION ALL
+        SELECT min(y.lease_until) FROM request y WHERE y.status = 'in-progress') x (moment);
     IF next_ms < 0 THEN -- NULL stays NULL: nothing is planned
         next_ms := 0;
     END IF;
@@ -655,8 +718,8 @@ BEGIN
     IF p_kind = 'update' THEN
         BEGIN
             SELECT array_agg(g.id) INTO ids FROM
-                (SELECT r.id FROM request r WHERE r.queue = p_queue AND r.entity = p_entity AND r.status = 'new'
-                     AND r.kind = 'update' AND coalesce(r.run_at, '-infinity') = '-infinity' FOR UPDATE NOWAIT) g;
+                (SELECT r.id FROM request r WHERE is_of(r, p_queue, p_entity) AND r.status = 'new' AND r.kind = 'update'
+                     AND coalesce(r.run_at, '-infinity') = '-infinity' FOR UPDATE NOWAIT) g;
         EXCEPTION WHEN lock_not_available THEN
             RETURN 1; -- somebody works on it again: that attempt will be counted too
         END;
@@ -669,21 +732,20 @@ END $$;
 -- True when nothing is due, being worked on or waiting for another attempt. What is planned for later
 -- (run_at) and was never tried does not count.
 CREATE OR REPLACE FUNCTION :"schema".drained(p_queues text[]) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
-    SELECT NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues) AND r.status = 'new' AND r.run_at IS NULL)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SELECT NOT EXISTS (SELECT FROM unnest(p_queues) q (name) WHERE EXISTS (SELECT FROM due(q.name, 0, '{}')))
        AND NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues) AND r.status = 'in-progress')
-       AND NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues)
-                       AND r.status = 'new' AND r.run_at IS NOT NULL AND r.attempts > 0);
+       AND NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues) AND r.status || '' = 'new'
+                       AND r.run_at IS NOT NULL AND r.attempts > 0);
 $$;
 
 -- For --require-created: why the entity may not be updated, or NULL.
 CREATE OR REPLACE FUNCTION :"schema".create_failed(p_queue text, p_entity text) RETURNS text
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
     SELECT 'the create of this entity ended in error (request ' || r.id || ')'
-    FROM request r
-    WHERE r.queue = p_queue AND r.entity = p_entity AND r.status IN ('complete', 'error') AND r.kind = 'create'
-      AND NOT EXISTS (SELECT FROM request c WHERE c.queue = p_queue AND c.entity = p_entity AND c.kind = 'create'
-                      AND c.status <> 'error')
+    FROM request r WHERE is_of(r, p_queue, p_entity) AND r.status IN ('complete', 'error') AND r.kind = 'create'
+        AND NOT EXISTS (SELECT FROM request c WHERE c.queue = p_queue AND c.entity = p_entity AND c.kind = 'create'
+                        AND c.status <> 'error')
     ORDER BY r.id DESC LIMIT 1;
 $$;
 
@@ -733,8 +795,8 @@ BEGIN
         (SELECT count(*) FROM request r WHERE r.queue = q.name AND r.status = 'error'),
         (SELECT (extract(epoch FROM clock_timestamp() - r.pushed_at) * 1000)::bigint FROM request r
          WHERE r.queue = q.name AND r.status = 'new' AND r.run_at IS NULL ORDER BY r.id + 0 LIMIT 1),
-        (SELECT count(*) FROM request r WHERE r.queue = q.name AND r.settled_at > clock_timestamp() - interval '1 minute'
-         AND r.status IN ('complete', 'error'))
+        (SELECT count(*) FROM request r WHERE r.queue = q.name AND r.status IN ('complete', 'error')
+         AND r.settled_at > clock_timestamp() - interval '1 minute')
     FROM queue q WHERE p_queue IS NULL OR q.name = p_queue ORDER BY q.name;
 END $$;
 
@@ -764,17 +826,15 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp AS
 BEGIN
     PERFORM known_queue(p_queue);
     RETURN QUERY SELECT * FROM (
-        (SELECT * FROM request r WHERE r.queue = p_queue AND r.entity = p_entity AND r.status IN ('complete', 'error')
+        (SELECT * FROM request r WHERE is_of(r, p_queue, p_entity) AND r.status IN ('complete', 'error')
          ORDER BY r.id DESC LIMIT p_limit)
         UNION ALL
-        (SELECT * FROM request r WHERE r.queue = p_queue AND r.entity = p_entity AND r.status = 'new'
-             AND r.kind = 'update' ORDER BY r.id DESC LIMIT p_limit)
+        (SELECT * FROM request r WHERE is_of(r, p_queue, p_entity) AND r.status = 'in-progress')
         UNION ALL
-        (SELECT * FROM request r WHERE r.queue = p_queue AND r.entity = p_entity AND r.status IN ('new', 'in-progress')
-             AND r.kind = 'create' AND r.status <> 'error')
+        (SELECT * FROM request r WHERE is_of(r, p_queue, p_entity) AND r.status = 'new' AND (r.kind = 'create' OR r.run_at IS NOT NULL))
         UNION ALL
-        (SELECT * FROM request r WHERE r.queue = p_queue AND r.entity = p_entity AND r.status = 'in-progress'
-             AND r.kind = 'update')) h
+        (SELECT * FROM request r WHERE is_of(r, p_queue, p_entity) AND r.status = 'new' AND r.kind = 'update'
+             AND r.run_at IS NULL ORDER BY r.run_at DESC, r.id DESC LIMIT p_limit)) h
     ORDER BY h.id DESC LIMIT p_limit;
 END $$;
 
@@ -785,7 +845,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp AS
 BEGIN
     PERFORM known_queue(p_queue);
     RETURN QUERY SELECT * FROM request r
-        WHERE r.queue = p_queue AND r.settled_at > clock_timestamp() - p_ago AND r.status IN ('complete', 'error')
+        WHERE r.queue = p_queue AND r.status IN ('complete', 'error') AND r.settled_at > clock_timestamp() - p_ago
         ORDER BY r.settled_at, r.id LIMIT 10000;
 END $$;
 
@@ -933,6 +993,7 @@ DECLARE
     entity text;      -- SQL
     key text;         -- SQL, over one row
     branches text := '';
+    own boolean;      -- each row is an entity of its own
     op text;
     rows_of text;
 BEGIN
@@ -949,46 +1010,52 @@ BEGIN
     END IF;
     key := CASE coalesce(cardinality(keys), 0) WHEN 0 THEN 'NULL::text' WHEN 1 THEN quote_ident(keys[1])
            ELSE 'jsonb_build_array(' || (SELECT string_agg(quote_ident(k), ', ') FROM unnest(keys) k) || ')' END;
+    own := coalesce(cardinality(keys) = 1 AND keys[1] = c.entity, false);
     FOREACH op IN ARRAY ARRAY['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE'] LOOP
         IF c.columns = '{}' AND c.condition IS NULL OR op = 'TRUNCATE' THEN
-            rows_of := capture_rows_folded(op, c.source, entity, key);
+            rows_of := capture_rows(op, c.source, entity, key, own);
         ELSE
             rows_of := capture_rows_paired(op, c, keys, entity, key);
         END IF;
         branches := branches || format($f$
     %s TG_OP = %L THEN
         INSERT INTO request (queue, entity, kind, payload)
-        SELECT %L, g.e, 'update', jsonb_build_object('op', TG_OP, 'table', %L, 'rows', g.n, 'keys', to_jsonb(g.keys)) || g.more
-            || jsonb_build_object('xid', pg_current_xact_id()::text, 'at', now())
+        SELECT %L, g.e, 'update', (belay_head || g.n || ', "keys": ' || g.keys || g.more || belay_tail)::jsonb
         FROM (%s) g WHERE g.e IS NOT NULL;$f$,
-            CASE op WHEN 'INSERT' THEN 'IF' ELSE 'ELSIF' END, op, c.queue, c.source::text, rows_of);
+            CASE op WHEN 'INSERT' THEN 'IF' ELSE 'ELSIF' END, op, c.queue, rows_of);
     END LOOP;
+    -- What is the same in every payload of a statement is made once: text is cheaper to put together than jsonb.
     -- The body is quoted as a literal: no name in it can end it.
-    RETURN format('CREATE FUNCTION capture_%s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = %I, pg_temp AS %L',
+    RETURN format('CREATE OR REPLACE FUNCTION capture_%s() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = %I, pg_temp AS %L',
         n, current_schema(), format($f$
 #variable_conflict use_column
+DECLARE
+    belay_head text := '{"op": "' || TG_OP || '", "table": ' || to_json(%L::text) || ', "rows": ';
+    belay_tail text := ', "xid": "' || pg_current_xact_id() || '", "at": ' || to_json(now()) || '}';
 BEGIN%s
     END IF;
     IF FOUND THEN
         PERFORM pg_notify(%L, %L);
     END IF;
     RETURN NULL;
-END $f$, branches, current_schema() || '.push', c.queue));
+END $f$, c.source::text, branches, current_schema() || '.push', c.queue));
 END $$;
 
--- Entities with the keys of their rows, without a look at what changed: cheap for any number of rows. After an
--- update that moves rows from one entity to another, both are in.
-CREATE OR REPLACE FUNCTION :"schema".capture_rows_folded(op text, source regclass, entity text, key text) RETURNS text
+-- Entities with the keys of their rows (JSON), without a look at what changed: cheap for any number of rows. After an
+-- update that moves rows from one entity to another, both are in. Where the entity is the primary key there is
+-- nothing to fold.
+CREATE OR REPLACE FUNCTION :"schema".capture_rows(op text, source regclass, entity text, key text, own boolean) RETURNS text
 LANGUAGE sql STABLE SET search_path = :"schema", pg_temp AS $$
     SELECT CASE op
-        WHEN 'INSERT' THEN replace(f, '@', 'belay_new')
-        WHEN 'DELETE' THEN replace(f, '@', 'belay_old')
-        WHEN 'TRUNCATE' THEN replace(f, '@', source::text)
-        ELSE format($q$WITH n AS MATERIALIZED (%s), o AS MATERIALIZED (%s)
-            SELECT n.* FROM n UNION ALL SELECT o.* FROM o WHERE NOT EXISTS (SELECT FROM n WHERE n.e = o.e)$q$,
-            replace(f, '@', 'belay_new'), replace(f, '@', 'belay_old')) END
-    FROM (SELECT format($q$SELECT x.e, count(*) AS n, (array_agg(x.k))[1:100] AS keys, '{}'::jsonb AS more
-            FROM (SELECT %s::text AS e, %s AS k FROM @) x GROUP BY x.e$q$, entity, key) AS f) t;
+        WHEN 'INSERT' THEN format(f, entity, key, 'belay_new', '')
+        WHEN 'DELETE' THEN format(f, entity, key, 'belay_old', '')
+        WHEN 'TRUNCATE' THEN format(f, entity, key, source, '')
+        ELSE format('WITH n AS MATERIALIZED (%s) SELECT n.* FROM n UNION ALL (%s)', format(f, entity, key, 'belay_new', ''),
+                    format(f, entity, key, 'belay_old', 'WHERE NOT EXISTS (SELECT FROM n WHERE n.e = x.e)')) END
+    FROM (SELECT CASE WHEN own THEN $q$SELECT x.e, 1 AS n, '[' || to_json(x.k)::text || ']' AS keys, '' AS more
+                                       FROM (SELECT %1$s::text AS e, %2$s AS k FROM %3$s) x %4$s$q$
+                      ELSE $q$SELECT x.e, count(*) AS n, to_json((array_agg(x.k))[1:100])::text AS keys, '' AS more
+                              FROM (SELECT %1$s::text AS e, %2$s AS k FROM %3$s) x %4$s GROUP BY x.e$q$ END) t (f);
 $$;
 
 -- The same with old and new rows side by side, for conditions and payloads with columns. Rows are paired by
@@ -997,27 +1064,28 @@ CREATE OR REPLACE FUNCTION :"schema".capture_rows_paired(op text, c :"schema".ca
 LANGUAGE plpgsql STABLE SET search_path = :"schema", pg_temp AS $$
 DECLARE
     pairs text;
-    image text;
+    images text[]; -- of the old row and of the new one
 BEGIN
     pairs := CASE op
         WHEN 'INSERT' THEN format('belay_new AS new LEFT JOIN %s AS old ON false', c.source)
         WHEN 'DELETE' THEN format('belay_old AS old LEFT JOIN %s AS new ON false', c.source)
         ELSE 'belay_old AS old FULL JOIN belay_new AS new ON '
              || (SELECT string_agg(format('old.%I = new.%I', k, k), ' AND ') FROM unnest(keys) k) END;
-    image := CASE WHEN '*' = ANY (c.columns) THEN 'to_jsonb(@)'
-                  WHEN c.columns = '{}' THEN 'NULL::jsonb'
-                  ELSE 'jsonb_build_object(' || (SELECT string_agg(format('%L, @.%I', x, x), ', ')
-                                                 FROM unnest(c.columns) x) || ')' END;
-    image := format('CASE WHEN @.%I IS NOT NULL THEN %s END', keys[1], image);
-    RETURN format($q$SELECT x.e, count(*) AS n, (array_agg(x.k))[1:100] AS keys,
-            jsonb_build_object('changes', to_jsonb((array_agg(x.change))[1:100])) AS more
+    SELECT array_agg(format('CASE WHEN %s.%I IS NOT NULL THEN %s END', side, keys[1],
+               CASE WHEN '*' = ANY (c.columns) THEN format('to_jsonb(%s)', side)
+                    WHEN c.columns = '{}' THEN 'NULL::jsonb'
+                    ELSE 'jsonb_build_object(' || (SELECT string_agg(format('%L, %s.%I', x, side, x), ', ')
+                                                   FROM unnest(c.columns) x) || ')' END) ORDER BY n)
+    INTO images FROM unnest(ARRAY['old', 'new']) WITH ORDINALITY t (side, n);
+    RETURN format($q$SELECT x.e, count(*) AS n, to_json((array_agg(x.k))[1:100])::text AS keys,
+            ', "changes": ' || to_json((array_agg(x.change))[1:100])::text AS more
         FROM (SELECT v.e, v.k, jsonb_build_object('key', v.k, 'old', %s, 'new', %s) AS change
               FROM %s
               CROSS JOIN LATERAL (SELECT DISTINCT ON (i.e) i.e, i.k FROM
                   (SELECT %s::text AS e, %s AS k FROM (SELECT new.*) r UNION ALL
                    SELECT %s::text AS e, %s AS k FROM (SELECT old.*) r) i WHERE i.e IS NOT NULL AND i.k IS NOT NULL) v
               WHERE %s) x GROUP BY x.e$q$,
-        replace(image, '@', 'old'), replace(image, '@', 'new'), pairs, entity, key, entity, key,
+        images[1], images[2], pairs, entity, key, entity, key,
         coalesce('(' || c.condition || ')', 'true'));
 END $$;
 
@@ -1062,6 +1130,24 @@ BEGIN
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', f, p_role);
     END LOOP;
 END $$;
+
+-- Captures of an older version get the trigger functions of this one.
+CREATE OR REPLACE FUNCTION :"schema".recapture() RETURNS void
+LANGUAGE plpgsql SET search_path = :"schema", pg_temp AS $$
+DECLARE
+    n integer;
+BEGIN
+    FOR n IN SELECT c.no FROM capture c JOIN pg_class t ON t.oid = c.source LOOP
+        EXECUTE capture_source(n);
+    END LOOP;
+END $$;
+SELECT :"schema".recapture();
+
+-- Who had rights before an upgrade has them on what is new as well.
+SELECT :"schema".grant_to(r.rolname, m.what)
+FROM (VALUES ('push', 'producer'), ('tend', 'worker'), ('purge', 'admin')) m (mark, what)
+JOIN pg_proc p ON p.proname = m.mark AND p.pronamespace = (SELECT c.relnamespace FROM pg_class c JOIN :"schema".meta x ON c.oid = x.tableoid)
+CROSS JOIN LATERAL aclexplode(p.proacl) a JOIN pg_roles r ON r.oid = a.grantee AND r.oid <> p.proowner;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA :"schema" FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA :"schema" FROM PUBLIC;

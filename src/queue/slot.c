@@ -156,7 +156,6 @@ static void on_done(void *arg, struct group *g, const struct verdict *v)
 
 static void work_on(struct slot *s, struct group *g)
 {
-    s->group = g;
     s->state = SLOT_WORKING;
     log_debug("queue.claim", "kind=%s requests=%s entity=%s line=%" PRId64, g->kind, g->ids,
               log_bytes(slice_str(g->entity)), s->pass.line[pass_queue(s->w, &s->pass)]);
@@ -169,6 +168,8 @@ static void work_on(struct slot *s, struct group *g)
         int code = errno;
         give_back(s);
         worker_fail(s->w, "cannot start %s: %s", s->w->o->argv[0], strerror(code));
+    } else {
+        runner_flush(s->runner);
     }
 }
 
@@ -205,10 +206,19 @@ static void on_claim(void *arg, const PGresult *res)
         return;
     }
     size_t q = pass_queue(w, &s->pass);
-    s->pass.line[q] = strtoll(PQgetvalue(res, 0, CLAIM_LINE), NULL, 10);
-    s->pass.busy += (unsigned)strtoul(PQgetvalue(res, 0, CLAIM_BUSY), NULL, 10);
-    if (!PQgetisnull(res, 0, CLAIM_IDS) && !w->stopping) {
-        work_on(s, group_of_row(&w->o->queues[q], res, 0));
+    struct claim c;
+    claim_read(w->o->queues[q].name, res, &c);
+    BELAY_CHECK(c.n_group <= 1 && !c.end);
+    s->pass.line[q] = c.line;
+    s->pass.busy += c.busy;
+    struct group *g = c.n_group ? list_item(c.groups.next, struct group, link) : NULL;
+    if (g) {
+        list_remove(&g->link);
+        s->group = g;
+        if (w->stopping)
+            give_back(s);
+        else
+            work_on(s, g);
     } else if (!w->stopping && pass_next(w, &s->pass)) {
         send_claim(s, false);
     } else {
@@ -224,14 +234,21 @@ static void send_claim(struct slot *s, bool begin)
     size_t q = pass_queue(w, &s->pass);
     char line[24];
     (void)snprintf(line, sizeof line, "%" PRId64, s->pass.line[q]);
-    const char *p[] = {w->o->queues[q].name, line, s->cell,
-                       w->o->base.require_created ? "t" : "f", s->pass.careful ? "t" : "f"};
+    struct buf process = {0};
+    text_put_uuids(&process, 1);
+    const char *p[] = {w->o->queues[q].name,
+                       line,
+                       s->cell,
+                       buf_cstr(&process),
+                       w->o->base.require_created ? "t" : "f",
+                       s->pass.careful ? "t" : "f"};
     s->state = SLOT_CLAIMING;
     if (begin)
         pg_send(s->pg, "BEGIN", 0, NULL, NULL, NULL);
-    pg_send(s->pg, w->sql.claim, 5, p, on_claim, s);
+    pg_send(s->pg, w->sql.claim, 6, p, on_claim, s);
     pg_sync(s->pg);
     s->on_its_way++;
+    buf_done(&process);
 }
 
 /* ---- connection ----------------------------------------------------------------------------

@@ -1,7 +1,12 @@
 #include "queue/text.h"
 
+#include "base/check.h"
+
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/random.h>
+
+enum { UUID_BYTES = 16 };
 
 /* Length of the well-formed UTF-8 sequence at s[0..n), 0 when there is none. */
 static size_t utf8_len(const unsigned char *s, size_t n)
@@ -87,6 +92,56 @@ bool text_array_next_i64(const char **at, int64_t *ret_v)
     *at = end;
     *ret_v = v;
     return true;
+}
+
+void text_put_json(struct buf *out, struct slice s)
+{
+    buf_put_byte(out, '"');
+    size_t from = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.data[i];
+        if (c >= 0x20 && c != '"' && c != '\\')
+            continue;
+        buf_put(out, s.data + from, i - from);
+        if (c < 0x20)
+            buf_printf(out, "\\u%04x", c);
+        else
+            buf_printf(out, "\\%c", c);
+        from = i + 1;
+    }
+    buf_put(out, s.data + from, s.len - from);
+    buf_put_byte(out, '"');
+}
+
+/* Version 4 out of 16 random bytes. */
+static void put_uuid(struct buf *out, const unsigned char *random)
+{
+    static const char hex[] = "0123456789abcdef";
+    for (size_t i = 0; i < UUID_BYTES; i++) {
+        unsigned b = random[i];
+        if (i == 6)
+            b = (b & 0x0F) | 0x40;
+        else if (i == 8)
+            b = (b & 0x3F) | 0x80;
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            buf_put_byte(out, '-');
+        buf_put_byte(out, hex[b >> 4]);
+        buf_put_byte(out, hex[b & 15]);
+    }
+}
+
+void text_put_uuids(struct buf *out, size_t n)
+{
+    unsigned char random[16 * UUID_BYTES]; /* so much is given in one piece */
+    text_array_begin(out);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i * UUID_BYTES % sizeof random;
+        if (at == 0)
+            BELAY_CHECK(getrandom(random, sizeof random, 0) == sizeof random);
+        separate(out);
+        put_uuid(out, random + at);
+    }
+    text_array_end(out);
 }
 
 void text_put_ident(struct buf *out, const char *name)

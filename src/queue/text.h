@@ -18,6 +18,12 @@ void text_array_end(struct buf *out);
  */
 bool text_array_next_i64(const char **at, int64_t *ret_v);
 
+/* Appends `s`, which is UTF-8, as a JSON string with its quotes. */
+void text_put_json(struct buf *out, struct slice s);
+
+/* Appends an array literal of n random UUIDs. */
+void text_put_uuids(struct buf *out, size_t n);
+
 /* Appends "name", quoted as an identifier. */
 void text_put_ident(struct buf *out, const char *name);
 #endif

@@ -71,41 +71,6 @@ bool pass_next(struct worker *w, struct pass *p)
     return again;
 }
 
-/* JSON from the database may span lines; a newline inside of it is only white space. */
-static char *one_line(const char *json)
-{
-    size_t n = strlen(json);
-    char *line = mem_alloc(n + 2);
-    for (size_t i = 0; i < n; i++)
-        line[i] = (char)(json[i] == '\n' ? ' ' : json[i]);
-    line[n] = '\n';
-    line[n + 1] = '\0';
-    return line;
-}
-
-static char *dup_value(const PGresult *res, int row, int column)
-{
-    if (PQgetisnull(res, row, column))
-        return NULL;
-    return mem_dup(PQgetvalue(res, row, column), (size_t)PQgetlength(res, row, column));
-}
-
-struct group *group_of_row(const struct worker_queue *q, const PGresult *res, int row)
-{
-    struct group *g = mem_zalloc(sizeof *g);
-    list_init(&g->link);
-    list_init(&g->held);
-    g->queue = mem_dup(q->name, strlen(q->name));
-    g->ids = dup_value(res, row, CLAIM_IDS);
-    g->entity = dup_value(res, row, CLAIM_ENTITY);
-    g->kind = dup_value(res, row, CLAIM_KIND);
-    g->process = dup_value(res, row, CLAIM_PROCESS);
-    g->fence = strtoll(PQgetvalue(res, row, CLAIM_FENCE), NULL, 10);
-    g->work = one_line(PQgetvalue(res, row, CLAIM_WORK));
-    g->refuse = dup_value(res, row, CLAIM_REFUSE);
-    return g;
-}
-
 /* ---- the end -------------------------------------------------------------------------------
  */
 
@@ -138,9 +103,11 @@ void worker_maybe_close(struct worker *w)
 void worker_prepare(struct worker *w, struct pg *pg)
 {
     static const char *const off[] = {"SET plan_cache_mode = force_generic_plan",
-                                      "SET enable_seqscan = off", "SET enable_bitmapscan = off",
+                                      "SET enable_seqscan = off",
+                                      "SET enable_bitmapscan = off",
                                       "SET enable_hashjoin = off",
-                                      "SET enable_mergejoin = off"};
+                                      "SET enable_mergejoin = off",
+                                      "SET enable_memoize = off"};
     pg_set_sticky(pg, w->listening);
     if (w->o->verbose)
         pg_send(pg, "SET client_min_messages = debug1", 0, NULL, NULL, NULL);
@@ -448,11 +415,11 @@ static void make_sql(struct worker *w)
 {
     const char *schema = w->o->base.schema ? w->o->base.schema : "belay";
     struct buf b = {0};
-#define X(name, text)                                                                          \
+#define X(name, before, after)                                                                 \
     buf_clear(&b);                                                                             \
-    buf_put_str(&b, "SELECT * FROM ");                                                         \
+    buf_put_str(&b, before);                                                                   \
     text_put_ident(&b, schema);                                                                \
-    buf_put_str(&b, "." text);                                                                 \
+    buf_put_str(&b, "." after);                                                                \
     w->sql.name = mem_dup(buf_data(&b), buf_len(&b));
     WORKER_SQL(X)
 #undef X
@@ -470,7 +437,7 @@ static void make_sql(struct worker *w)
 
 static void free_sql(struct worker *w)
 {
-#define X(name, text) free(w->sql.name);
+#define X(name, before, after) free(w->sql.name);
     WORKER_SQL(X)
 #undef X
     free(w->channel_push);

@@ -2,44 +2,32 @@
 #ifndef BELAY_QUEUE_WORKER_STATE_H
 #define BELAY_QUEUE_WORKER_STATE_H
 
+#include "queue/claim.h"
 #include "queue/pg.h"
 #include "queue/runner.h"
 #include "queue/worker.h"
 
-/* The statements, with the schema's name in them. One row: name, text after `SELECT * FROM
- * schema.` */
+/* The statements, with the schema's name in them. One row: name, what stands before the
+ * schema's name, and after it. A single value is asked for without FROM: that is cheaper. */
 #define WORKER_SQL(X)                                                                          \
-    X(version, "version()")                                                                    \
-    X(ready, "ready($1)")                                                                      \
-    X(tend, "tend($1, $2, $3, $4)")                                                            \
-    X(drained, "drained($1)")                                                                  \
-    X(announce_done, "announce_done($1)")                                                      \
-    X(claim, "claim($1, $2, $3, $4, $5)")                                                      \
-    X(settle, "settle($1, $2, $3, $4, $5, $6, $7, $8)")                                        \
-    X(unbegin, "unbegin($1)")                                                                  \
-    X(again, "again($1, $2, $3, $4, $5, $6)")                                                  \
-    X(claim_lease, "claim_lease($1, $2, $3, $4, $5, $6, $7)")                                  \
-    X(settle_lease, "settle_lease($1, $2, $3, $4, $5, $6, $7, $8)")                            \
-    X(give_back, "give_back($1, $2)")                                                          \
-    X(beat, "beat($1, $2, $3)")
+    X(version, "SELECT ", "version()")                                                         \
+    X(ready, "SELECT ", "ready($1)")                                                           \
+    X(tend, "SELECT * FROM ", "tend($1, $2, $3, $4)")                                          \
+    X(drained, "SELECT ", "drained($1)")                                                       \
+    X(announce_done, "SELECT ", "announce_done($1)")                                           \
+    X(claim, "SELECT * FROM ", "claim($1, $2, $3, $4, $5, $6)")                                \
+    X(settle, "SELECT ", "settle($1, $2, $3, $4, $5, $6, $7, $8)")                             \
+    X(unbegin, "SELECT ", "unbegin($1)")                                                       \
+    X(again, "SELECT ", "again($1, $2, $3, $4, $5, $6)")                                       \
+    X(claim_lease, "SELECT * FROM ", "claim_lease($1, $2, $3, $4, $5, $6, $7)")                \
+    X(settle_lease, "SELECT * FROM ", "settle_lease($1, $2, $3, $4, $5, $6, $7, $8, $9)")      \
+    X(give_back, "SELECT ", "give_back($1, $2)")                                               \
+    X(beat, "SELECT * FROM ", "beat($1, $2, $3)")
 
 struct worker_sql {
-#define X(name, text) char *name;
+#define X(name, before, after) char *name;
     WORKER_SQL(X)
 #undef X
-};
-
-/* Columns of claim() and claim_lease(), in this order. */
-enum claim_column {
-    CLAIM_LINE,
-    CLAIM_BUSY,
-    CLAIM_IDS,
-    CLAIM_ENTITY,
-    CLAIM_KIND,
-    CLAIM_PROCESS,
-    CLAIM_FENCE,
-    CLAIM_WORK,
-    CLAIM_REFUSE
 };
 
 /* Where a search stands: a line per queue, and what this pass has seen. */
@@ -102,8 +90,6 @@ size_t pass_queue(const struct worker *w, const struct pass *p); /* index into o
 /* The queue had nothing above its line; false when that ends the search. */
 bool pass_next(struct worker *w, struct pass *p);
 void pass_found(struct pass *p);
-/* One row of claim() or claim_lease() as a group. */
-struct group *group_of_row(const struct worker_queue *q, const PGresult *res, int row);
 
 /* slot.c: transaction mode */
 void slots_open(struct worker *w, const char *cells); /* array literal of cells */

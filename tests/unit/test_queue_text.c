@@ -4,6 +4,7 @@
 #include "queue/schema.h"
 #include "queue/text.h"
 
+#include <ctype.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -157,6 +158,41 @@ static void arrays_and_names_are_quoted(void **state)
     buf_done(&out);
 }
 
+static void json_strings_are_escaped(void **state)
+{
+    (void)state;
+    struct buf out = {0};
+    text_put_json(&out, SLICE("plain \xC3\xA9"));
+    text_put_json(&out, SLICE("\"\\\n\x1F/"));
+    text_put_json(&out, SLICE(""));
+    assert_string_equal(buf_cstr(&out), "\"plain \xC3\xA9\"\"\\\"\\\\\\u000a\\u001f/\"\"\"");
+    buf_done(&out);
+}
+
+/* Of the right form, version and variant, and no two alike. */
+static void uuids_are_random(void **state)
+{
+    (void)state;
+    enum { N = 40, LEN = 36 };
+    struct buf out = {0};
+    text_put_uuids(&out, N);
+    const char *s = buf_cstr(&out);
+    assert_int_equal(buf_len(&out), N * (LEN + 1) + 1);
+    assert_true(s[0] == '{' && s[N * (LEN + 1)] == '}');
+    for (size_t i = 0; i < N; i++) {
+        const char *u = s + 1 + i * (LEN + 1);
+        for (size_t k = 0; k < LEN; k++)
+            assert_true(k == 8 || k == 13 || k == 18 || k == 23
+                            ? u[k] == '-'
+                            : isxdigit((unsigned char)u[k]));
+        assert_int_equal(u[14], '4');
+        assert_non_null(strchr("89ab", u[19]));
+        for (size_t k = 0; k < i; k++)
+            assert_memory_not_equal(u, s + 1 + k * (LEN + 1), LEN);
+    }
+    buf_done(&out);
+}
+
 /* The schema in the binary ends with the version that the program asks for. */
 static void the_schema_has_the_version_of_the_program(void **state)
 {
@@ -178,6 +214,8 @@ int main(void)
         cmocka_unit_test(nesting_has_a_bound),
         cmocka_unit_test(text_becomes_what_the_database_takes),
         cmocka_unit_test(arrays_and_names_are_quoted),
+        cmocka_unit_test(json_strings_are_escaped),
+        cmocka_unit_test(uuids_are_random),
         cmocka_unit_test(the_schema_has_the_version_of_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
