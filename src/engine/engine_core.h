@@ -16,6 +16,7 @@ enum {
     CANCEL_KEEP_BYTES =
         256, /* of an op that was prepared; a larger one gives its memory back */
     TICK_PATIENCE_MS = 1000,
+    ROUTES_KEPT = 64,
 };
 
 /* An outstanding ask. */
@@ -50,6 +51,12 @@ struct shard {
     struct carried out, in; /* shards: letters from group 0, and to it */
 };
 
+/* Which group a namespace is in; len 0: nothing is kept here. */
+struct route {
+    unsigned char name[LIMIT_ACCOUNT_BYTES + 1 + LIMIT_NAMESPACE_BYTES];
+    size_t len, shard;
+};
+
 struct engine {
     struct order *order;
     struct feed *feed;
@@ -61,6 +68,7 @@ struct engine {
     uint64_t targets;
     bool delivering;  /* answers are being given: nothing may be submitted now */
     struct list held; /* answers that wait until letters are taken: post.c */
+    struct route routes[ROUTES_KEPT];
     struct effects fx;
 };
 
@@ -69,7 +77,7 @@ struct slot *engine_slot(struct engine *e, uint64_t id); /* NULL: nobody asked t
 void engine_deliver(struct engine *e, size_t shard);     /* e->fx */
 
 /* post.c: what several groups do together. None of it does anything when there is one. */
-size_t post_route(const struct engine *e, struct op *op); /* the group for this op */
+size_t post_route(struct engine *e, struct op *op); /* the group for this op */
 /* The session of this op must be known in its shard first: true when the op waits for that. */
 bool post_enrol(struct engine *e, size_t shard, const struct op *op);
 /* The answer has letters that must be taken before it is true: then it is kept. */

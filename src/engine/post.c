@@ -31,28 +31,40 @@ static const struct machine *machine_of(const struct engine *e, size_t group)
 
 /* --- route --- */
 
-/* The first 32 bits of SHA-256 say where, in as many equal ranges as there are shards. Names
- * that differ in letter case only fall together: a transaction may mean either. */
-static size_t shard_of(const struct engine *e, struct slice account, struct slice ns)
+/* The first 32 bits of SHA-256 say where, in as many equal ranges as there are shards. */
+static size_t shard_by_sum(const struct engine *e, const struct route *key)
 {
-    unsigned char key[LIMIT_ACCOUNT_BYTES + 1 + LIMIT_NAMESPACE_BYTES] = {0};
     unsigned char sum[SHA256_DIGEST_LENGTH];
-    if (account.len == 0)
-        account = SLICE("default");
-    if (ns.len == 0)
-        ns = SLICE("default");
-    memcpy(key, account.data, account.len);
-    for (size_t i = 0; i < ns.len; i++) {
-        unsigned char c = (unsigned char)ns.data[i];
-        key[account.len + 1 + i] = c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
-    }
-    (void)SHA256(key, account.len + 1 + ns.len, sum);
+    (void)SHA256(key->name, key->len, sum);
     uint64_t place =
         (uint64_t)sum[0] << 24 | (uint64_t)sum[1] << 16 | (uint64_t)sum[2] << 8 | sum[3];
     return 1 + (size_t)(place * (n_groups(e) - 1) >> 32);
 }
 
-size_t post_route(const struct engine *e, struct op *op)
+/* Names that differ in letter case only fall together: a transaction may mean either. The sum
+ * costs as much as all else that is done for a lock, so the last answers are kept. */
+static size_t shard_of(struct engine *e, struct slice account, struct slice ns)
+{
+    struct route key = {0};
+    if (account.len == 0)
+        account = SLICE("default");
+    if (ns.len == 0)
+        ns = SLICE("default");
+    key.len = account.len + 1 + ns.len;
+    memcpy(key.name, account.data, account.len);
+    for (size_t i = 0; i < ns.len; i++) {
+        unsigned char c = (unsigned char)ns.data[i];
+        key.name[account.len + 1 + i] = c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
+    }
+    struct route *kept = &e->routes[crc32c(0, key.name, key.len) % ROUTES_KEPT];
+    if (kept->len != key.len || memcmp(kept->name, key.name, key.len) != 0) {
+        key.shard = shard_by_sum(e, &key);
+        *kept = key;
+    }
+    return kept->shard;
+}
+
+size_t post_route(struct engine *e, struct op *op)
 {
     if (n_groups(e) == 1)
         return 0;
