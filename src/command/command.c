@@ -44,7 +44,7 @@ const struct command *command_find(struct slice name)
     for (size_t i = 0; i < COMMAND_COUNT_ALL; i++) {
         struct slice known = table[i].name;
         if (known.len == name.len && known.data[0] == (name.data[0] & ~32) &&
-            slice_eq_nocase(known, name))
+            (slice_eq(known, name) || slice_eq_nocase(known, name)))
             return &table[i];
     }
     return NULL;

@@ -70,9 +70,9 @@ struct reply *reply_int_at(struct arena *a, struct reply *map, struct slice key,
     return r;
 }
 
-struct reply *reply_bool(struct arena *a, struct reply *map, const char *key, bool v)
+struct reply *reply_bool_at(struct arena *a, struct reply *map, struct slice key, bool v)
 {
-    struct reply *r = add_new(a, map, slice_str(key), REPLY_BOOL);
+    struct reply *r = add_new(a, map, key, REPLY_BOOL);
     if (r)
         r->number = v;
     return r;

@@ -100,6 +100,7 @@ struct reply *reply_add(struct reply *parent, struct slice key, struct reply *ch
 struct reply *reply_text_at(struct arena *a, struct reply *map, struct slice key,
                             struct slice text);
 struct reply *reply_int_at(struct arena *a, struct reply *map, struct slice key, int64_t v);
+struct reply *reply_bool_at(struct arena *a, struct reply *map, struct slice key, bool v);
 static inline struct reply *reply_text(struct arena *a, struct reply *map, const char *key,
                                        struct slice text)
 {
@@ -110,7 +111,11 @@ static inline struct reply *reply_int(struct arena *a, struct reply *map, const 
 {
     return reply_int_at(a, map, slice_str(key), v);
 }
-struct reply *reply_bool(struct arena *a, struct reply *map, const char *key, bool v);
+static inline struct reply *reply_bool(struct arena *a, struct reply *map, const char *key,
+                                       bool v)
+{
+    return reply_bool_at(a, map, slice_str(key), v);
+}
 struct reply *reply_null(struct arena *a, struct reply *map, const char *key);
 struct reply *reply_list(struct arena *a, struct reply *map, const char *key);
 struct reply *reply_map(struct arena *a, struct reply *map, const char *key);

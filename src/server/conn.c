@@ -10,7 +10,9 @@
 #include "base/mem.h"
 #include "server/state.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 enum { KEEPALIVE_S = 60 };
 
@@ -246,9 +248,8 @@ static void write_out(struct conn *c)
     size_t len = buf_len(&c->out);
     if (c->writing || len == 0)
         return;
-    uv_buf_t b = uv_buf_init(c->out.mem + c->out.start, (unsigned)len);
-    int n = uv_try_write(stream(c), &b, 1);
-    if (n < 0 && n != UV_EAGAIN) {
+    ssize_t n = send(c->fd, buf_data(&c->out), len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) {
         c->doomed = true;
         return;
     }
@@ -399,6 +400,7 @@ void conn_open(struct server *s)
         conn_close(c);
         return;
     }
+    (void)uv_fileno((uv_handle_t *)&c->tcp, &c->fd);
     (void)uv_tcp_nodelay(&c->tcp, 1);
     (void)uv_tcp_keepalive(&c->tcp, 1, KEEPALIVE_S);
     c->since_ms = now_ms(c);

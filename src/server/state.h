@@ -101,6 +101,7 @@ struct watch;
 
 struct conn {
     uv_tcp_t tcp;
+    uv_os_fd_t fd; /* its socket */
     struct server *server;
     struct list all, dirty, timed, silent, keeper;
     struct buf in, out;
