@@ -29,6 +29,7 @@ enum { IN_MAX = 1 << 16, OUT_MAX = 1024, CONNECTIONS_MAX = 1024 };
 
 struct conn {
     int fd, no, step;
+    char name[32];  /* of its lock */
     uint32_t xid;   /* zookeeper: of the request; etcd: its stream */
     size_t in_n;    /* bytes in `in` */
     size_t unsaid;  /* etcd: bytes received since the last window update */
@@ -78,13 +79,11 @@ static uint32_t number_at(const unsigned char *p)
 static void belay_ask(struct conn *c, int step)
 {
     char text[256];
-    char name[32];
-    int n = snprintf(name, sizeof name, "lock-%d-%d", getpid(), c->no);
     int m =
         snprintf(text, sizeof text,
-                 step == 0 ? "*3\r\n$7\r\nACQUIRE\r\n$%d\r\n%s\r\n$2\r\nme\r\n"
-                           : "*4\r\n$7\r\nRELEASE\r\n$%d\r\n%s\r\n$5\r\nOWNER\r\n$2\r\nme\r\n",
-                 n, name);
+                 step == 0 ? "*3\r\n$7\r\nACQUIRE\r\n$%zu\r\n%s\r\n$2\r\nme\r\n"
+                           : "*4\r\n$7\r\nRELEASE\r\n$%zu\r\n%s\r\n$5\r\nOWNER\r\n$2\r\nme\r\n",
+                 strlen(c->name), c->name);
     put(c, text, (size_t)m);
 }
 
@@ -201,14 +200,12 @@ static void etcd_ask(struct conn *c, int step)
         n += put_varint(m + n, lease);
         put_call(c, "/etcdserverpb.Lease/LeaseGrant", m, n);
     } else if (step == 0) {
-        snprintf(text, sizeof text, "lock-%d-%d", getpid(), c->no);
-        n = put_text(m, 1, text);
+        n = put_text(m, 1, c->name);
         m[n++] = 2 << 3;
         n += put_varint(m + n, lease);
         put_call(c, "/v3lockpb.Lock/Lock", m, n);
     } else {
-        snprintf(text, sizeof text, "lock-%d-%d/%llx", getpid(), c->no,
-                 (unsigned long long)lease);
+        snprintf(text, sizeof text, "%s/%llx", c->name, (unsigned long long)lease);
         put_call(c, "/v3lockpb.Lock/Unlock", m, put_text(m, 1, text));
     }
 }
@@ -320,13 +317,12 @@ static void zk_ask(struct conn *c, int step)
 {
     char text[64];
     size_t at;
-    snprintf(text, sizeof text, "/lock-%d-%d", getpid(), c->no);
     if (step == -2)
         return; /* the answer to hello */
+    snprintf(text, sizeof text, "/%s%s", c->name, step == 0 ? "/lock-" : "");
     if (step == -1) {
         zk_create(c, text, 0);
     } else if (step == 0) {
-        snprintf(text, sizeof text, "/lock-%d-%d/lock-", getpid(), c->no);
         zk_create(c, text, EPHEMERAL_SEQUENTIAL);
     } else if (step == 1) {
         at = zk_begin(c, ZK_CHILDREN);
@@ -381,7 +377,7 @@ static uint64_t now_us(void)
 
 static void flush(struct conn *c)
 {
-    if (c->out_n && write(c->fd, c->out, c->out_n) != (ssize_t)c->out_n)
+    if (c->out_n && send(c->fd, c->out, c->out_n, MSG_NOSIGNAL) != (ssize_t)c->out_n)
         fail(c, "cannot be written");
     c->out_n = 0;
 }
@@ -393,6 +389,7 @@ static struct conn *open_conn(const struct peer *p, int no, int port)
                              .sin_port = htons((uint16_t)port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     c->no = no;
+    snprintf(c->name, sizeof c->name, "lock-%d-%d", getpid(), no);
     c->step = -p->setup;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(c->fd, (struct sockaddr *)&to, sizeof to) != 0)
@@ -409,7 +406,7 @@ static struct conn *open_conn(const struct peer *p, int no, int port)
 static unsigned serve(const struct peer *p, struct conn *c)
 {
     unsigned pairs = 0;
-    ssize_t n = read(c->fd, c->in + c->in_n, IN_MAX - c->in_n);
+    ssize_t n = recv(c->fd, c->in + c->in_n, IN_MAX - c->in_n, 0);
     if (n <= 0)
         fail(c, "the server is gone");
     c->in_n += (size_t)n;

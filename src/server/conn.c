@@ -91,6 +91,7 @@ void conn_close(struct conn *c)
     watch_close(c);
     attach_drop_all(c);
     list_remove(&c->dirty);
+    c->fd = -1; /* the number may soon be another's */
     uv_close((uv_handle_t *)&c->tcp, on_closed);
 }
 
