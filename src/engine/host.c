@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "engine/order_raft.h"
 #include "engine/peer.h"
+#include "engine/writer.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -51,8 +52,8 @@ struct host {
     uint64_t due_ns;                      /* since when there is something to write */
     uint64_t began_ns, took_ns;           /* the last write */
     size_t due;                           /* how much it was when it was last looked at */
-    uv_work_t write_work, snapshot_work, fetch_work;
-    struct journal_job *job;
+    struct writer writer;
+    uv_work_t snapshot_work, fetch_work;
     struct snapshot_task *task;
     struct fetch *fetch; /* being stored or looked at */
     pid_t child;
@@ -80,18 +81,9 @@ static void fatal(void *ctx, const char *text)
     _exit(1); /* nothing that waits may be answered, nothing more may be written */
 }
 
-static void run_write(uv_work_t *w)
+static void written(void *ctx, struct journal_job *job)
 {
-    struct host *h = w->data;
-    journal_job_run(h->job);
-}
-
-static void after_write(uv_work_t *w, int status)
-{
-    struct host *h = w->data;
-    struct journal_job *job = h->job;
-    BELAY_CHECK(status == 0);
-    h->job = NULL;
+    struct host *h = ctx;
     h->busy_ms = uv_now(h->loop);
     h->took_ns = uv_hrtime() - h->began_ns;
     order_raft_written(h->order, job);
@@ -101,11 +93,8 @@ static void after_write(uv_work_t *w, int status)
 static void start_write(void *ctx, struct journal_job *job)
 {
     struct host *h = ctx;
-    BELAY_CHECK(!h->job);
-    h->job = job;
-    h->write_work.data = h;
     h->began_ns = uv_hrtime();
-    BELAY_CHECK(uv_queue_work(h->loop, &h->write_work, run_write, after_write) == 0);
+    writer_run(&h->writer, job);
 }
 
 static void run_wait(uv_work_t *w)
@@ -360,8 +349,9 @@ static void on_idle(uv_idle_t *i)
 
 /* A write costs the processor as much as twenty requests, whatever is in it. So as long as a
  * look at the sockets brings more for it, another look comes first: who was answered after the
- * last write asks again about now. But no longer than the last write took. */
-static void write_when_quiet(struct host *h)
+ * last write asks again about now. But no longer than the last write took. True: it is time to
+ * write and to send. */
+static bool write_when_quiet(struct host *h)
 {
     size_t due = order_raft_due(h->order);
     if (due && !h->due)
@@ -369,11 +359,12 @@ static void write_when_quiet(struct host *h)
     if (due > h->due && due < BATCH_BYTES && uv_hrtime() - h->due_ns < h->took_ns) {
         h->due = due;
         (void)uv_idle_start(&h->idle, on_idle);
-        return;
+        return false;
     }
     h->due = 0;
     (void)uv_idle_stop(&h->idle);
     order_raft_write(h->order);
+    return true;
 }
 
 /* Before the loop sleeps: what was said is written and sent, and the timer knows when to wake
@@ -382,10 +373,10 @@ static void on_prepare(uv_prepare_t *p)
 {
     struct host *h = p->data;
     uint64_t now = uv_now(h->loop);
-    write_when_quiet(h);
     if (order_raft_is_leaving(h->order))
         go(h);
-    peers_flush(h->peers);
+    if (write_when_quiet(h))
+        peers_flush(h->peers);
     uint64_t next = earlier(order_raft_next_ms(h->order), h->look_ms);
     if (h->busy_ms)
         next = earlier(next, h->busy_ms + HOST_SEAL_MS);
@@ -592,6 +583,7 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
     (void)uv_timer_init(h->loop, &h->timer);
     (void)uv_prepare_init(h->loop, &h->prepare);
     (void)uv_idle_init(h->loop, &h->idle);
+    writer_open(&h->writer, h->loop, written, h);
     h->timer.data = h->prepare.data = h;
     struct peers_config pc = {.loop = h->loop,
                               .listen = config->peer_listen,
@@ -663,15 +655,16 @@ bool host_stop(struct host *h)
     bool done = h->hurry || (h->retired && order_raft_idle(h->order));
     if (!done && uv_now(h->loop) < h->stop_ms)
         return false;
-    if (!h->sealed && !h->job) {
+    if (!h->sealed && !h->writer.job) {
         order_raft_seal(h->order);
         h->sealed = true;
     }
     order_raft_settle(h->order);
     order_raft_write(h->order);
-    if (h->job || h->task || h->fetch)
+    if (h->writer.job || h->task || h->fetch)
         return false;
     h->stopped = true;
+    writer_close(&h->writer);
     uv_close((uv_handle_t *)&h->timer, NULL);
     uv_close((uv_handle_t *)&h->prepare, NULL);
     uv_close((uv_handle_t *)&h->idle, NULL);
@@ -683,6 +676,8 @@ void host_close(struct host *h)
 {
     if (!h)
         return;
+    if (!h->stopped)
+        writer_close(&h->writer);
     peers_close(h->peers);
     free(h);
 }

@@ -2,7 +2,7 @@
  *
  *   host_open() -> order -> engine_open() -> host_start() -> ... -> host_stop() -> host_close()
  *
- * Writes run on libuv's thread pool, one at a time, when a look at the sockets brings nothing
+ * Writes run on a thread of their own, one at a time, when a look at the sockets brings nothing
  * more for them; what is submitted meanwhile goes into the next one. A snapshot is written by a
  * forked child from its copy of the memory; the loop stands still for the fork only. Loop
  * thread only. */
