@@ -322,7 +322,7 @@ BELAY_API int64_t belay_proven_ms(const struct belay *b);
 /* ---- news ----------------------------------------------------------------------------- */
 
 /* A map: event ("granted", "released", "expired"...), seq, name, owner, fence... as
- * docs/PROTOCOL.md says. `err` BELAY_E_GONE or a broken connection: news were missed, read the
+ * docs/PROTOCOL.md says. `err` BELAY_E_GONE: news were missed, or may have been; read the
  * state (belay_list) again; the watch goes on. */
 typedef void belay_event_fn(struct belay *b, int err, const struct belay_reply *event,
                             void *arg);

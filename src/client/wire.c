@@ -103,14 +103,12 @@ static void greet_word(struct belay *b, size_t step, const struct belay_bytes *w
         b->out.oom = true; /* noticed before anything is written */
 }
 
-/* What we saw last is dropped there, or the server is a new one: tell it, and watch from now
- * on. */
+/* What we saw last is dropped there, or the server is a new one. */
 static void watch_from_now(struct belay *b)
 {
     struct belay_bytes words[6];
     b->watch_seen = 0;
     greet_word(b, GREET_WATCH, words, flight_watch_words(b, words));
-    flight_watch_gap(b, BELAY_E_GONE);
 }
 
 static void on_greeted(struct belay *b, int err, const struct belay_reply *r, void *arg)
@@ -126,6 +124,8 @@ static void on_greeted(struct belay *b, int err, const struct belay_reply *r, vo
     } else if (step == GREET_WATCH && err == BELAY_E_GONE && b->watch_seen) {
         watch_from_now(b);
         err = BELAY_E_OK;
+    } else if (step == GREET_WATCH && err == BELAY_E_OK && !b->watch_seen) {
+        flight_watch_gap(b, BELAY_E_GONE); /* it watches from now on: what was before? */
     }
     if (err != BELAY_E_OK) {
         char text[CLIENT_ERROR_BYTES];

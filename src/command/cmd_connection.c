@@ -16,7 +16,7 @@ void cmd_watch(struct call *c)
     c->text = args_text(&c->args, P_PREFIX);
     c->number = args_number(&c->args, P_SINCE, 0);
     if (c->request->last_event_id.len &&
-        !args_parse_u64(c->request->last_event_id, &c->number)) {
+        (!args_parse_u64(c->request->last_event_id, &c->number) || c->number > INT64_MAX)) {
         call_fail(c, BELAY_ERR_SYNTAX, "Last-Event-ID must be the number of an event");
         return;
     }

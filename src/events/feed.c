@@ -39,6 +39,12 @@ struct feed *feed_open(size_t cap)
     return f;
 }
 
+void feed_start_at(struct feed *f, uint64_t number)
+{
+    BELAY_CHECK(f->next == 1);
+    f->next = f->first = number;
+}
+
 void feed_close(struct feed *f)
 {
     if (!f)

@@ -1,7 +1,9 @@
 /* feed.h - bounded history of news, for watchers that come, go and come back.
  *
- * Holds copies of the newest `cap` events. Numbers start at 1 and have no gaps. Loop thread
- * only. Invariant: next - first <= cap, and event N lives in slot N % cap. */
+ * Holds copies of the newest `cap` events. Numbers have no gaps. They mean nothing to another
+ * feed: each starts somewhere else, far from all others, so that one that is asked about a
+ * number of another does not have it. Loop thread only. Invariant: next - first <= cap, and
+ * event N lives in slot N % cap. */
 #ifndef BELAY_EVENTS_FEED_H
 #define BELAY_EVENTS_FEED_H
 
@@ -25,6 +27,8 @@ struct watcher {
 
 struct feed *feed_open(size_t cap); /* cap > 0; never NULL */
 void feed_close(struct feed *f);    /* NULL is allowed */
+/* The first number, 1 if nobody says; before the first event. */
+void feed_start_at(struct feed *f, uint64_t number);
 
 uint64_t feed_append(struct feed *f, const struct event *ev); /* copies; returns its number */
 /* The state was replaced: what comes does not follow what is here. Every number up to here is

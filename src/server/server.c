@@ -19,6 +19,7 @@
 #include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 
 enum { LISTEN_BACKLOG = 1024, FD_RESERVE = 64, FD_MIN = 128, SECOND_MS = 1000 };
@@ -325,10 +326,21 @@ static bool open_order(struct server *s, struct order **ret)
     return host_open(&config, &s->host, ret) == BELAY_OK;
 }
 
+/* News have numbers by which a watcher that comes back says how far it got. If it comes to
+ * another node, or to this one after a restart, that must be noticed: so every process counts
+ * from a random number on, with as many behind it, all exact in JavaScript. */
+static uint64_t first_number(void)
+{
+    uint64_t random;
+    BELAY_CHECK(getrandom(&random, sizeof random, 0) == (ssize_t)sizeof random);
+    return 1 + (random >> 12);
+}
+
 static bool open_engine(struct server *s)
 {
     struct engine_config config = {.clock_ms = clock_ms, .clock_ctx = &s->loop};
     s->feed = feed_open(SERVER_FEED_EVENTS);
+    feed_start_at(s->feed, first_number());
     s->scripts = scripts_open();
     config.feed = s->feed;
     if (!open_order(s, &config.order))

@@ -53,12 +53,14 @@ void watch_open(struct conn *c, const struct call *call)
     struct server *s = c->server;
     const struct event *ev;
     uint64_t first = call->number ? call->number : feed_next(s->feed);
-    /* a number from the future: the server was started anew and knows nothing of it */
+    /* one from the future is of another process, as is one from long ago */
     bool gone = first > feed_next(s->feed) ||
                 (first < feed_next(s->feed) && feed_get(s->feed, first, &ev) != BELAY_OK);
     if (gone) {
-        refuse(c, BELAY_ERR_GONE,
-               "these events are dropped already: read the full state first");
+        refuse(
+            c, BELAY_ERR_GONE,
+            "these events are dropped already, or were another server's: read the full state "
+            "first");
         return;
     }
     if (c->door == DOOR_HTTP && c->head) {

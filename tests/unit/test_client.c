@@ -713,6 +713,21 @@ static void news_arrive_as_maps(void **state)
     belay_close(b);
 }
 
+static void news_may_be_missed_before_the_first_came(void **state)
+{
+    struct belay *b = open_handle(server.addr, 2000);
+    struct news_note note = {0};
+    (void)state;
+    fake_set(&server, RULES(CUTS("DIE", "")));
+    assert_int_equal(belay_watch(b, NULL, 0, note_news, &note), BELAY_E_OK);
+    assert_int_equal(note.gaps, 0);
+    assert_int_equal(belay_call(b, NULL, "DIE", NULL), BELAY_E_CLOSED);
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "WATCH"), 2);
+    assert_int_equal(note.gaps, 1);
+    belay_close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -754,6 +769,7 @@ int main(void)
             every_callback_is_called_once_in_the_worst_case_by_close, start, stop),
         cmocka_unit_test_setup_teardown(a_callback_may_close_the_handle, start, stop),
         cmocka_unit_test_setup_teardown(news_arrive_as_maps, start, stop),
+        cmocka_unit_test_setup_teardown(news_may_be_missed_before_the_first_came, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,6 +145,23 @@ static void after_a_gap_everybody_is_told(void **state)
     feed_close(f);
 }
 
+/* A number of one feed is nothing to another, whatever came in between. */
+static void a_feed_may_start_anywhere(void **state)
+{
+    (void)state;
+    struct feed *f = feed_open(4);
+    const struct event *ev;
+    feed_start_at(f, 1000);
+    assert_int_equal(feed_next(f), 1000);
+    assert_int_equal(append(f, "a"), 1000);
+    assert_int_equal(append(f, "b"), 1001);
+    assert_int_equal(feed_get(f, 1, &ev), BELAY_ERR_GONE);
+    assert_int_equal(feed_get(f, 999, &ev), BELAY_ERR_GONE);
+    assert_int_equal(feed_get(f, 1000, &ev), BELAY_OK);
+    assert_true(slice_eq(ev->name, SLICE("a")));
+    feed_close(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +171,7 @@ int main(void)
         cmocka_unit_test(a_slot_grows_and_is_used_again),
         cmocka_unit_test(watchers_are_woken_by_each_event),
         cmocka_unit_test(after_a_gap_everybody_is_told),
+        cmocka_unit_test(a_feed_may_start_anywhere),
     };
     return cmocka_run_group_tests_name("feed", tests, NULL, NULL);
 }
