@@ -128,7 +128,7 @@ $(FAULTS): $(OUT)/%: $(OUT)/%.o $(OUT)/libbelay.a
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
 
 # The simulator's judge listens between the order, the engine and the machine.
-$(SIM): LDFLAGS += -Wl,--wrap=engine_ordered,--wrap=engine_readable,--wrap=engine_decode,--wrap=engine_adopt,--wrap=engine_stamp \
+$(SIM): LDFLAGS += -Wl,--wrap=engine_decode,--wrap=engine_adopt,--wrap=engine_stamp \
                    -Wl,--wrap=machine_apply,--wrap=machine_query
 $(SIM): $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/sim/*.c)) $(SUPPORT) $(LIB)
 	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@

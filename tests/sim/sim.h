@@ -90,13 +90,15 @@ struct sim_node {
     bool member; /* has been part of the cluster */
     bool joins;  /* it was not there when it was made */
     bool wrong_disk;
-    bool dying;                    /* its disk failed: it stops when the call is back */
-    enum order_wish_kind wish;     /* what an operator asked here last */
-    unsigned wishes;               /* not answered yet */
-    bool leaving;                  /* an operator wants it removed */
-    bool gone;                     /* and stopped, for good */
-    uint64_t applied[SIM_GROUPS];  /* ops in its state */
-    uint64_t compared[SIM_GROUPS]; /* the same, when its hash was last looked at */
+    bool dying;                            /* its disk failed: it stops when the call is back */
+    enum order_wish_kind wish;             /* what an operator asked here last */
+    unsigned wishes;                       /* not answered yet */
+    bool leaving;                          /* an operator wants it removed */
+    bool gone;                             /* and stopped, for good */
+    uint64_t applied[SIM_GROUPS];          /* ops in its state */
+    uint64_t compared[SIM_GROUPS];         /* the same, when its hash was last looked at */
+    uint64_t read_at[SIM_GROUPS];          /* the same, when it was last read from */
+    uint64_t shown[SIM_SPACES][SIM_LOCKS]; /* the largest fence of an exclusive hold in it */
     struct sim_news news;
 };
 
@@ -186,8 +188,8 @@ void judge_close(struct judge *j);
 void judge_apply(struct judge *j, struct sim_node *n, size_t shard, const struct op *op,
                  const struct event *events, size_t n_events);
 void judge_stamped(struct judge *j, size_t shard, uint64_t ms); /* a node says: it is now ms */
-void judge_read(struct judge *j, struct sim_node *n, size_t shard, const struct op *op,
-                const struct event *ev);
+void judge_read(struct judge *j, struct sim_node *n, const struct machine *m,
+                const struct op *op, const struct event *ev);
 void judge_state(struct judge *j, struct sim_node *n, size_t shard);
 uint64_t judge_length(const struct judge *j, size_t shard); /* ops that anybody has applied */
 uint64_t judge_news(const struct judge *j, const struct sim_node *n); /* up to its state */

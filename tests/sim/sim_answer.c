@@ -325,7 +325,7 @@ static void told(struct sim_client *c, const struct event *ev)
     /* It may have gone and come back meanwhile. */
     bool must =
         c->call.ns == 0 || (c->call.in_space && c->call.goes == c->w->spaces[c->call.ns].goes);
-    if (ev->kind == EVENT_FAILED && ev->err == BELAY_ERR_NO_NAMESPACE && must)
+    if (ev->kind == EVENT_FAILED && ev->err == BELAY_ERR_NO_NAMESPACE && must && !c->call.stale)
         sim_wrong(c->w, "I29", "client %d: namespace %d is not there", c->no, c->call.ns);
 }
 

@@ -395,10 +395,20 @@ static bool start_check(struct sim_client *c, struct op *op)
     return true;
 }
 
+/* What its node knows will do. */
+static void perhaps_stale(struct sim_client *c, struct op *op)
+{
+    if (!has(c, HABIT_STALE) || !sim_chance(c->w, 40))
+        return;
+    op->flags |= OP_STALE;
+    c->call.stale = true;
+}
+
 static bool start_show(struct sim_client *c, struct op *op)
 {
     pick_place(c);
     op->kind = OP_SHOW;
+    perhaps_stale(c, op);
     name_locks(c, op);
     return true;
 }
@@ -412,6 +422,7 @@ static bool start_list(struct sim_client *c, struct op *op)
     pick_place(c);
     op->kind = kinds[sim_random(w, sizeof kinds / sizeof kinds[0])];
     op->limit = 100;
+    perhaps_stale(c, op);
     if (op->kind == OP_SESSION_SHOW) {
         snprintf(c->words.session, sizeof c->words.session, "s%" PRIu64,
                  1 + sim_random(w, w->past.sessions + 1));
@@ -427,6 +438,7 @@ static bool start_audit(struct sim_client *c, struct op *op)
     op->name = sim_chance(c->w, 70) ? SLICE("bank") : SLICE("gate");
     c->call.gate = op->name.data[0] == 'g';
     op->limit = LIMIT_LIST;
+    perhaps_stale(c, op);
     return true;
 }
 

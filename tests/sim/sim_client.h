@@ -32,7 +32,8 @@ enum sim_habit {
     HABIT_GO = 512,    /* goes away while it waits */
     HABIT_LONG = 1024, /* waits longer than the run lasts */
     HABIT_LIST = 2048,
-    HABIT_ALL = 4095,
+    HABIT_STALE = 4096, /* some reads ask one node alone */
+    HABIT_ALL = 8191,
 };
 
 /* A hold, as a client was told. */
@@ -94,6 +95,7 @@ struct sim_call {
     uint64_t x, y; /* the accounts afterwards */
     int gate;
     uint64_t fence; /* CHECK */
+    bool stale;     /* a read of what its node knows */
 };
 
 struct sim_client {

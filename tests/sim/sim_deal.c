@@ -317,6 +317,6 @@ void sim_deal_audit(struct sim_client *c, const struct event *ev)
         for (size_t k = 0; k < i; k++)
             if (slice_eq(ev->variables[i].key, ev->variables[k].key))
                 sim_wrong(c->w, "I1", "client %d sees two in one gate", c->no);
-    for (int i = 0; i < c->w->plan.clients && !c->call.gate; i++)
+    for (int i = 0; i < c->w->plan.clients && !c->call.gate && !c->call.stale; i++)
         audit_client(c, ev, &c->w->clients[i]);
 }

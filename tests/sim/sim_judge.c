@@ -10,6 +10,7 @@
 #include "sim_judge.h"
 
 #include "base/hash.h"
+#include "machine/state.h"
 #include "machine/varint.h"
 #include "story.h"
 
@@ -324,19 +325,27 @@ static const struct sim_client *who_asks(const struct sim_world *w, uint64_t ask
     return NULL;
 }
 
-void judge_read(struct judge *j, struct sim_node *n, size_t shard, const struct op *op,
-                const struct event *ev)
+/* A node shows what is in its state, and never less than it has shown before; unless it says so
+ * (STALE), everything that anybody had applied when it was asked. */
+void judge_read(struct judge *j, struct sim_node *n, const struct machine *m,
+                const struct op *op, const struct event *ev)
 {
+    size_t shard = m->group;
     struct log *log = &j->logs[shard];
     const struct sim_client *c = who_asks(j->w, op->asker);
+    uint64_t at = machine_applied(m);
     if (!c || j->w->options->answers_only || j->w->wrong)
         return;
-    if (n->applied[shard] < c->call.known[shard])
-        sim_wrong(j->w, "I8",
-                  "client %d reads at op %" PRIu64 ", but op %" PRIu64
-                  " was applied before it asked",
-                  c->no, n->applied[shard], c->call.known[shard]);
-    if (n->applied[shard] != log->n)
+    uint64_t least = op->flags & OP_STALE ? n->read_at[shard] : c->call.known[shard];
+    if (at < least)
+        sim_wrong(
+            j->w, "I8", "client %d reads at op %" PRIu64 ", but op %" PRIu64 " was %s it asked",
+            c->no, at, least, op->flags & OP_STALE ? "shown there before" : "applied before");
+    if (at != n->applied[shard])
+        sim_wrong(j->w, "I8", "client %d reads at op %" PRIu64 ", but the node is at %" PRIu64,
+                  c->no, at, n->applied[shard]);
+    n->read_at[shard] = at;
+    if (at != log->n)
         return; /* the judge is further on */
     effects_reset(&log->fx);
     __real_machine_query(log->machine, op, &log->fx);

@@ -125,6 +125,8 @@ void sim_node_start(struct sim_world *w, uint64_t id)
     n->news = (struct sim_news){0};
     memset(n->applied, 0, sizeof n->applied);
     memset(n->compared, 0, sizeof n->compared);
+    memset(n->read_at, 0, sizeof n->read_at);
+    memset(n->shown, 0, sizeof n->shown);
     sim_disk_revive(&n->disk);
     sim_enter(n);
     struct order_raft_config config = {.host = &host,

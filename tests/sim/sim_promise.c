@@ -7,7 +7,8 @@
  *          was asked for
  *   I5-I7, I11  whoever must hold is found: by release, renew, check, body, convert
  *   I8     a read shows who must hold all the time from before it was asked to its answer, and
- *          nobody who is known to be gone; the same for sessions that were closed */
+ *          nobody who is known to be gone; the same for sessions that were closed. What a node
+ *          shows is never older than what it has shown before, STALE or not */
 #include "sim.h"
 
 #include <inttypes.h>
@@ -200,9 +201,25 @@ static void check_row(struct sim_client *c, const struct lock_row *row, int ns, 
     }
 }
 
+/* Who holds after an exclusive holder has a larger fence. */
+static void check_shown(struct sim_client *c, const struct lock_row *row, uint64_t *shown)
+{
+    for (size_t i = 0; i < row->n_holders; i++) {
+        const struct holder_row *h = &row->holders[i];
+        if (h->fence < *shown)
+            sim_wrong(c->w, "I8",
+                      "client %d reads fence %" PRIu64 " at node %" PRIu64
+                      ", which has shown %" PRIu64,
+                      c->no, h->fence, c->call.node, *shown);
+        else if (h->mode == MODE_EXCLUSIVE)
+            *shown = h->fence;
+    }
+}
+
 void promise_rows(struct sim_client *c, const struct event *ev)
 {
     int ns = c->call.ns;
+    struct sim_node *n = &c->w->nodes[c->call.node];
     const struct lock_row *rows[SIM_LOCKS] = {0};
     for (size_t i = 0; i < ev->n_rows; i++) {
         const struct slice *name = &ev->locks[i].name;
@@ -210,9 +227,12 @@ void promise_rows(struct sim_client *c, const struct event *ev)
         if (lock >= 0 && lock < SIM_LOCKS)
             rows[lock] = &ev->locks[i];
     }
-    for (int i = 0; i < SIM_LOCKS; i++)
-        if (c->call.kind == OP_LIST || i == c->call.lock)
+    for (int i = 0; i < SIM_LOCKS; i++) {
+        if (rows[i])
+            check_shown(c, rows[i], &n->shown[ns][i]);
+        if ((c->call.kind == OP_LIST || i == c->call.lock) && !c->call.stale)
             check_row(c, rows[i], ns, i);
+    }
 }
 
 void promise_check(struct sim_client *c, const struct event *ev)

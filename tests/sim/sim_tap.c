@@ -7,17 +7,12 @@
 #include "sim_judge.h"
 
 static struct sim_node *inside;
-static size_t shard;
 
 void sim_enter(struct sim_node *n)
 {
     inside = n;
 }
 
-void __real_engine_ordered(struct engine *e, size_t at, struct op *op);
-void __wrap_engine_ordered(struct engine *e, size_t at, struct op *op);
-void __real_engine_readable(struct engine *e, size_t at, const struct op *op);
-void __wrap_engine_readable(struct engine *e, size_t at, const struct op *op);
 enum belay_err __real_engine_decode(size_t n_shards, size_t at, struct slice bytes,
                                     struct machine **ret_m);
 enum belay_err __wrap_engine_decode(size_t n_shards, size_t at, struct slice bytes,
@@ -28,17 +23,6 @@ uint64_t __real_engine_stamp(struct engine *e, size_t at);
 uint64_t __wrap_engine_stamp(struct engine *e, size_t at);
 void __wrap_machine_apply(struct machine *m, const struct op *op, struct effects *fx);
 void __wrap_machine_query(const struct machine *m, const struct op *op, struct effects *fx);
-void __wrap_engine_ordered(struct engine *e, size_t at, struct op *op)
-{
-    shard = at;
-    __real_engine_ordered(e, at, op);
-}
-
-void __wrap_engine_readable(struct engine *e, size_t at, const struct op *op)
-{
-    shard = at;
-    __real_engine_readable(e, at, op);
-}
 
 uint64_t __wrap_engine_stamp(struct engine *e, size_t at)
 {
@@ -51,7 +35,7 @@ void __wrap_machine_apply(struct machine *m, const struct op *op, struct effects
 {
     size_t before = fx->n;
     __real_machine_apply(m, op, fx);
-    judge_apply(inside->w->judge, inside, shard, op, fx->events + before, fx->n - before);
+    judge_apply(inside->w->judge, inside, m->group, op, fx->events + before, fx->n - before);
 }
 
 void __wrap_machine_query(const struct machine *m, const struct op *op, struct effects *fx)
@@ -59,7 +43,7 @@ void __wrap_machine_query(const struct machine *m, const struct op *op, struct e
     size_t before = fx->n;
     __real_machine_query(m, op, fx);
     if (fx->n > before)
-        judge_read(inside->w->judge, inside, shard, op, &fx->events[before]);
+        judge_read(inside->w->judge, inside, m, op, &fx->events[before]);
 }
 
 /* Canary: a snapshot without the counter. What can be seen in the state is all that is left. */
