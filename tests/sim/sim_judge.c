@@ -184,10 +184,10 @@ static void check_clock(struct judge *j, const struct log *log, const struct op 
     uint64_t before = machine_now(log->machine);
     if (op->now_ms <= before || op->now_ms >= STAMPS)
         return;
-    const struct stamp *from = &log->stamps[before];
+    uint64_t from = before ? log->stamps[before].first : 1; /* 0 is when the world began */
     const struct stamp *to = &log->stamps[op->now_ms];
-    uint64_t passed = to->last > from->first ? to->last - from->first : 0;
-    if (from->first && to->last &&
+    uint64_t passed = to->last > from ? to->last - from : 0;
+    if (from && to->last &&
         (op->now_ms - before) * 100 > (passed + CLOCK_SLACK_MS) * CLOCK_FAST)
         sim_wrong(j->w, "I11",
                   "op %" PRIu64 ": the log's time moves by %" PRIu64 " ms in %" PRIu64,
