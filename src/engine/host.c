@@ -45,6 +45,7 @@ struct host {
     uint64_t id, cluster;
     size_t groups;
     uint64_t complain_ms[PEER_NODES_MAX]; /* by node: when to say again that it is refused */
+    uint64_t refused_ms[PEER_NODES_MAX];  /* and that it refuses this node */
     uint64_t armed_ms;                    /* when the timer fires, UINT64_MAX: never */
     uint64_t look_ms;                     /* when to look at the members again */
     uint64_t busy_ms;                     /* when something was last written */
@@ -263,8 +264,8 @@ static void on_refused(void *ctx, uint64_t node, const struct peer_refusal *refu
 {
     struct host *h = ctx;
     uint64_t now = uv_now(h->loop);
-    if (now >= h->complain_ms[node]) {
-        h->complain_ms[node] = now + COMPLAIN_MS;
+    if (now >= h->refused_ms[node]) {
+        h->refused_ms[node] = now + COMPLAIN_MS;
         log_error("peer.refuses", "node=%" PRIu64 " error=%s", node,
                   log_bytes(slice_str(refusal->why)));
     }

@@ -343,11 +343,11 @@ static bool has_successor(const struct steer_node *nodes, size_t n)
 static bool retire_replica(struct replica *r)
 {
     struct steer_node nodes[NODES_MAX];
-    if (group_role(r->group) != GROUP_LEADER || order_alone(r))
-        return true;
     size_t n = survey(r, nodes);
-    if (!has_successor(nodes, n))
+    if (order_alone(r) || !has_successor(nodes, n))
         return true;
+    if (group_role(r->group) != GROUP_LEADER)
+        return group_leader(r->group) != 0; /* it leads, and may have needed this node's vote */
     if (!group_transferring(r->group) && r->n_pending == 0)
         hand_over(r, nodes, n);
     return false;
