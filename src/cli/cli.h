@@ -146,6 +146,10 @@ void cli_cell(struct cli_table *t, enum cli_color color, const char *format, ...
 void cli_cell_bytes(struct cli_table *t, enum cli_color color, const char *text, size_t len);
 void cli_cell_duration(struct cli_table *t, int64_t ms);
 void cli_table_put(struct cli_table *t, struct buf *out, bool color); /* frees the table */
+/* Everything that `what` LIST (NAMESPACE, SESSION) has, page by page: a table under these heads
+ * (as many as it has columns), or a line of JSON each. Frees the table; the exit code. */
+int cli_list(struct cli *c, const char *what, struct cli_table *t, const char *const *heads,
+             void (*row)(struct cli_table *t, const struct belay_reply *r));
 
 /* ---- the rows ------------------------------------------------------------------------- */
 

@@ -21,34 +21,7 @@ static int namespace_ls(struct cli *c)
                                         "WAITING",   "AGE",   "DESCRIPTION"};
     struct cli_table t = {.columns = 6,
                           .right = {[1] = true, [2] = true, [3] = true, [4] = true}};
-    struct buf out = {0};
-    char after[160] = "";
-    for (size_t i = 0; i < t.columns && !c->json; i++)
-        cli_cell(&t, CLI_BOLD, "%s", names[i]);
-    for (;;) {
-        const struct belay_reply *r = NULL;
-        int err = belay_namespace_list(c->belay, after, &r);
-        if (err) {
-            cli_table_put(&t, &out, false);
-            buf_done(&out);
-            return cli_fail(c, err);
-        }
-        for (const struct belay_reply *n = belay_at(belay_at(r, 0), 0); n; n = n->next) {
-            if (!c->json) {
-                namespace_row(&t, n);
-                continue;
-            }
-            cli_put_json(&out, n);
-            buf_put_byte(&out, '\n');
-        }
-        const char *next = belay_text(belay_at(r, 1), NULL);
-        if (!next)
-            break;
-        snprintf(after, sizeof after, "%s", next);
-    }
-    if (!c->json)
-        cli_table_put(&t, &out, c->color);
-    return cli_flush(&out);
+    return cli_list(c, "NAMESPACE", &t, names, namespace_row);
 }
 
 static int namespace_show(struct cli *c)

@@ -253,3 +253,38 @@ void cli_table_put(struct cli_table *t, struct buf *out, bool color)
     buf_done(&t->text);
     buf_done(&t->marks);
 }
+
+/* ---- lists ----------------------------------------------------------------------------- */
+
+int cli_list(struct cli *c, const char *what, struct cli_table *t, const char *const *heads,
+             void (*row)(struct cli_table *t, const struct belay_reply *r))
+{
+    struct buf out = {0};
+    char after[160] = "";
+    for (size_t i = 0; i < t->columns && !c->json; i++)
+        cli_cell(t, CLI_BOLD, "%s", heads[i]);
+    for (bool more = true; more;) {
+        const struct belay_reply *r = NULL;
+        int err =
+            belay_call(c->belay, &r, what, "LIST", after[0] ? "AFTER" : NULL, after, NULL);
+        if (err) {
+            cli_table_put(t, &out, false);
+            buf_done(&out);
+            return cli_fail(c, err);
+        }
+        for (const struct belay_reply *n = belay_at(belay_at(r, 0), 0); n; n = n->next) {
+            if (!c->json) {
+                row(t, n);
+                continue;
+            }
+            cli_put_json(&out, n);
+            buf_put_byte(&out, '\n');
+        }
+        const char *next = belay_text(belay_at(r, 1), NULL);
+        more = next != NULL;
+        snprintf(after, sizeof after, "%s", more ? next : "");
+    }
+    if (!c->json)
+        cli_table_put(t, &out, c->color);
+    return cli_flush(&out);
+}

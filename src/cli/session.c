@@ -93,35 +93,7 @@ static int session_ls(struct cli *c)
                                         "HOLDS",   "WAITS",    "DESCRIPTION"};
     struct cli_table t = {.columns = 7,
                           .right = {[2] = true, [3] = true, [4] = true, [5] = true}};
-    struct buf out = {0};
-    char after[80] = "";
-    for (size_t i = 0; i < t.columns && !c->json; i++)
-        cli_cell(&t, CLI_BOLD, "%s", names[i]);
-    for (;;) {
-        const struct belay_reply *r = NULL;
-        int err =
-            belay_call(c->belay, &r, "SESSION", "LIST", after[0] ? "AFTER" : NULL, after, NULL);
-        if (err) {
-            cli_table_put(&t, &out, false);
-            buf_done(&out);
-            return cli_fail(c, err);
-        }
-        for (const struct belay_reply *s = belay_at(belay_at(r, 0), 0); s; s = s->next) {
-            if (!c->json) {
-                session_row(&t, s);
-                continue;
-            }
-            cli_put_json(&out, s);
-            buf_put_byte(&out, '\n');
-        }
-        const char *next = belay_text(belay_at(r, 1), NULL);
-        if (!next)
-            break;
-        snprintf(after, sizeof after, "%s", next);
-    }
-    if (!c->json)
-        cli_table_put(&t, &out, c->color);
-    return cli_flush(&out);
+    return cli_list(c, "SESSION", &t, names, session_row);
 }
 
 static void on_lost(struct belay *b, const struct belay_lost *lost, void *arg)
