@@ -4,12 +4,19 @@
 struct cursor {
     const char *at, *end;
     const char *why; /* set with RESP_BAD */
+    bool big;        /* and this, when it is sound as far as it goes, but too much */
 };
 
 static enum resp_step bad(struct cursor *c, const char *why)
 {
     c->why = why;
     return RESP_BAD;
+}
+
+static enum resp_step too_big(struct cursor *c, const char *why)
+{
+    c->big = true;
+    return bad(c, why);
 }
 
 static inline bool is_line_end(const char *p)
@@ -48,7 +55,7 @@ static enum resp_step read_long_length(struct cursor *c, size_t max, size_t *ret
     for (; p < c->end && *p >= '0' && *p <= '9'; p++) {
         n = n * 10 + (size_t)(*p - '0');
         if (n > max)
-            return bad(c, "length over the limit");
+            return too_big(c, "length over the limit");
         if (*first == '0' && p > first)
             return bad(c, "length is not a plain number");
     }
@@ -126,7 +133,7 @@ static enum resp_step read_word(struct cursor *c, const char *start, struct slic
     if (step != RESP_DONE)
         return step;
     if ((size_t)(c->at - start) + len + 2 > REQUEST_BYTES_MAX)
-        return bad(c, "request over the limit");
+        return too_big(c, "request over the limit");
     return read_bytes(c, len, ret);
 }
 
@@ -210,7 +217,7 @@ static enum resp_step read_words(struct cursor *c, struct arena *a, struct reque
         if (c->at == c->end)
             return finish(c, a, words, n, ret_req);
         if (n == REQUEST_WORDS_MAX)
-            return bad(c, "too many words");
+            return too_big(c, "too many words");
         if (*c->at == '"' || *c->at == '\'') {
             space = space ? space : arena_alloc(a, (size_t)(c->end - c->at));
             if (!space)
@@ -251,13 +258,14 @@ static enum resp_step read_inline(struct cursor *c, struct arena *a, struct requ
             return bad(c, "control byte in an inline command");
     }
     if (!lf)
-        return look == RESP_INLINE_BYTES_MAX ? bad(c, "inline command over the limit")
+        return look == RESP_INLINE_BYTES_MAX ? too_big(c, "inline command over the limit")
                                              : RESP_MORE;
     struct cursor line = {.at = c->at, .end = end - cr};
     if (names_http(slice_of(line.at, (size_t)(line.end - line.at))))
         return bad(c, "this is HTTP in the middle of RESP");
     enum resp_step step = read_words(&line, a, ret_req);
     c->why = line.why;
+    c->big = line.big;
     c->at = lf + 1;
     return step;
 }
@@ -273,8 +281,8 @@ enum resp_step resp_next(struct slice in, struct arena *a, struct request *ret_r
     if (step == RESP_DONE)
         *ret_used = (size_t)(c.at - in.data);
     if (step == RESP_MORE && in.len >= REQUEST_BYTES_MAX)
-        step = bad(&c, "request over the limit");
+        step = too_big(&c, "request over the limit");
     if (step == RESP_BAD)
         *ret_why = c.why;
-    return step;
+    return step == RESP_BAD && c.big ? RESP_TOO_BIG : step;
 }

@@ -8,12 +8,13 @@
 #include "base/buf.h"
 #include "proto/message.h"
 
-enum resp_step { RESP_DONE, RESP_MORE, RESP_BAD }; /* three answers need three names */
+enum resp_step { RESP_DONE, RESP_MORE, RESP_BAD, RESP_TOO_BIG };
 
 /* Borrows: `ret_req` points into `in` (and into `a` for its word list) and dies with the next
  * change of either. RESP_DONE: *ret_used bytes belong to the request; an empty line or "*0" is
  * DONE with an empty verb, to be skipped. RESP_BAD: *ret_why is a static text for the client
- * ("bulk length over the limit"), and the connection has to be closed after it is sent. */
+ * ("a word is not a bulk string"), and the connection has to be closed after it is sent.
+ * RESP_TOO_BIG: the same, of a request that is over a limit. */
 enum resp_step resp_next(struct slice in, struct arena *a, struct request *ret_req,
                          size_t *ret_used, const char **ret_why);
 

@@ -387,14 +387,16 @@ static size_t take_resp(struct conn *c, struct slice in)
     struct server *s = c->server;
     const char *why = NULL;
     size_t used = 0;
-    switch (resp_next(in, &s->request_arena, &s->request, &used, &why)) {
+    enum resp_step step = resp_next(in, &s->request_arena, &s->request, &used, &why);
+    switch (step) {
     case RESP_DONE:
         if (s->request.verb.len)
             run(c, false);
         return used;
     case RESP_BAD:
+    case RESP_TOO_BIG:
         count(s, COMMAND_COUNT_ALL, OUTCOME_ERROR);
-        request_fail(c, BELAY_ERR_SYNTAX, 0, why);
+        request_fail(c, step == RESP_BAD ? BELAY_ERR_SYNTAX : BELAY_ERR_TOO_BIG, 0, why);
         return in.len;
     case RESP_MORE:
         break;

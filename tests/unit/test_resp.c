@@ -45,8 +45,8 @@ static enum resp_step parse(struct slice in, struct buf *out, size_t *used)
     buf_clear(out);
     if (step == RESP_MORE) {
         buf_put_str(out, "...");
-    } else if (step == RESP_BAD) {
-        buf_printf(out, "!%s", why);
+    } else if (step != RESP_DONE) {
+        buf_printf(out, "%s%s", step == RESP_BAD ? "!" : ">", why);
     } else {
         assert_false(req.is_http);
         show(out, req.verb);
@@ -135,16 +135,16 @@ static const struct row bad[] = {
     {"leading zero", S("*01\r\n$1\r\nA\r\n"), "!length is not a plain number", 0},
     {"hex", S("*0x1\r\n"), "!length is not a plain number", 0},
     {"letters", S("*abc\r\n"), "!length is not a plain number", 0},
-    {"count over the limit", S("*1025\r\n"), "!length over the limit", 0},
-    {"count that overflows", S("*18446744073709551617\r\n"), "!length over the limit", 0},
+    {"count over the limit", S("*1025\r\n"), ">length over the limit", 0},
+    {"count that overflows", S("*18446744073709551617\r\n"), ">length over the limit", 0},
     {"count, LF alone", S("*1\n$4\r\nPING\r\n"), "!length is not a plain number", 0},
     {"count, CR alone", S("*1\r$4\r\nPING\r\n"), "!CR without LF", 0},
     {"null word", S("*1\r\n$-1\r\n"), "!length is not a plain number", 0},
     {"negative word", S("*1\r\n$-2147483648\r\n"), "!length is not a plain number", 0},
-    {"word over the limit", S("*1\r\n$1048577\r\n"), "!length over the limit", 0},
-    {"word that overflows", S("*1\r\n$99999999999999999999\r\n"), "!length over the limit", 0},
+    {"word over the limit", S("*1\r\n$1048577\r\n"), ">length over the limit", 0},
+    {"word that overflows", S("*1\r\n$99999999999999999999\r\n"), ">length over the limit", 0},
     {"words over the limit together", S("*2\r\n$1\r\nA\r\n$1048560\r\n"),
-     "!request over the limit", 0},
+     ">request over the limit", 0},
     {"word with leading zero", S("*1\r\n$04\r\nPING\r\n"), "!length is not a plain number", 0},
     {"word without length", S("*1\r\n$\r\nPING\r\n"), "!length is not a plain number", 0},
     {"integer as word", S("*1\r\n:1\r\n"), "!a word is not a bulk string", 0},
@@ -209,24 +209,25 @@ static void limits_are_exact(void **state)
             buf_clear(&in);
             resp_write_request(&in, two[i], 2);
             assert_int_equal(buf_len(&in), REQUEST_BYTES_MAX + more);
-            assert_int_equal(parse(buf_slice(&in), &got, &used), more ? RESP_BAD : RESP_DONE);
+            assert_int_equal(parse(buf_slice(&in), &got, &used),
+                             more ? RESP_TOO_BIG : RESP_DONE);
         }
     }
     /* An inline line with its end. */
     for (size_t more = 0; more < 2; more++) {
         buf_clear(&in);
         buf_put(&in, big, RESP_INLINE_BYTES_MAX - 1 + more);
-        assert_int_equal(parse(buf_slice(&in), &got, &used), more ? RESP_BAD : RESP_MORE);
+        assert_int_equal(parse(buf_slice(&in), &got, &used), more ? RESP_TOO_BIG : RESP_MORE);
         buf_put_byte(&in, '\n');
-        assert_int_equal(parse(buf_slice(&in), &got, &used), more ? RESP_BAD : RESP_DONE);
+        assert_int_equal(parse(buf_slice(&in), &got, &used), more ? RESP_TOO_BIG : RESP_DONE);
     }
     /* More words than a request may have, inline. */
     buf_clear(&in);
     for (size_t i = 0; i < REQUEST_WORDS_MAX + 1; i++)
         buf_put_str(&in, "w ");
     buf_put_byte(&in, '\n');
-    assert_int_equal(parse(buf_slice(&in), &got, &used), RESP_BAD);
-    assert_string_equal(buf_cstr(&got), "!too many words");
+    assert_int_equal(parse(buf_slice(&in), &got, &used), RESP_TOO_BIG);
+    assert_string_equal(buf_cstr(&got), ">too many words");
     buf_done(&in);
     buf_done(&got);
 }
