@@ -165,6 +165,7 @@ struct order_ask *order_raft_ask(struct order_raft *o, const struct order_wish *
         end = &(*end)->next;
     *end = ask;
     o->n_asks++;
+    o->stirred = true;
     return ask;
 }
 

@@ -130,6 +130,8 @@ struct order_raft {
     struct answered answered[ORIGINS_MAX]; /* by node */
     uint64_t steer_ms;                     /* when to look after members and leaders */
     bool opened, settling, retired, snapshotting;
+    bool stirred;       /* something has come since all was settled */
+    uint64_t out_end;   /* behind the last node that anything was ever sent to */
     bool leaving;       /* this node is being removed from the cluster */
     bool drained;       /* and nobody here needs it any more */
     bool must_not_lead; /* leaving, retired or of priority 15: it hands over at once */

@@ -179,6 +179,7 @@ void lead_rank(struct replica *r)
 
 void order_raft_peer_lost(struct order_raft *o, uint64_t node)
 {
+    o->stirred = true;
     if (node < ORIGINS_MAX)
         o->standings[node].heard_ms = 0;
     for (size_t i = 0; i < o->base.n_shards; i++) {

@@ -77,6 +77,9 @@ void order_send(struct order_raft *o, uint64_t to, const struct wire *msg)
 {
     if (to >= ORIGINS_MAX)
         return;
+    o->stirred |= !o->settling; /* that ends with sending */
+    if (to >= o->out_end)
+        o->out_end = to + 1;
     wire_put(msg, &o->out[to]);
     if (buf_len(&o->out[to]) >= ORDER_FRAME_BYTES)
         send_frame(o, to);
@@ -157,6 +160,7 @@ static void apply_entry(void *ctx, uint16_t shard, uint64_t index, struct slice 
     struct replica *r = &o->replicas[shard];
     struct reader in = {.left = data};
     (void)index;
+    o->stirred = true;
     uint8_t version = reader_byte(&in);
     BELAY_CHECK(version == ENTRY_VERSION);
     uint64_t now = reader_u64(&in);
@@ -441,7 +445,7 @@ static void settle_replica(struct replica *r)
 
 static void send_frames(struct order_raft *o)
 {
-    for (uint64_t to = 0; to < ORIGINS_MAX; to++)
+    for (uint64_t to = 0; to < o->out_end; to++)
         if (buf_len(&o->out[to]) > 0)
             send_frame(o, to);
 }
@@ -479,6 +483,7 @@ void order_raft_settle(struct order_raft *o)
     if (o->settling || !o->opened)
         return;
     o->settling = true;
+    o->stirred = false;
     engine_post(o->engine);
     for (size_t i = 0; i < o->base.n_shards; i++)
         settle_replica(&o->replicas[i]);
@@ -569,6 +574,7 @@ void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame)
 {
     struct slice left = frame;
     struct arena a = {0};
+    o->stirred = true;
     while (left.len > 0) {
         struct wire msg;
         if (!o->opened || wire_next(&left, &a, &msg) != BELAY_OK ||
@@ -585,6 +591,7 @@ void order_raft_receive(struct order_raft *o, uint64_t node, struct slice frame)
 
 void order_raft_peer_up(struct order_raft *o, uint64_t node)
 {
+    o->stirred = true;
     lead_tell(o, node);
     for (size_t i = 0; i < o->base.n_shards; i++) {
         struct replica *r = &o->replicas[i];
@@ -644,6 +651,7 @@ static void raft_submit(struct order *base, size_t shard, struct op *op)
 {
     struct order_raft *o = order_raft_of(base);
     struct replica *r = &o->replicas[shard];
+    o->stirred = true;
     if (r->n_pending >= ORDER_PENDING_MAX)
         engine_unavailable(o->engine, shard, op->asker, false, "too many requests are waiting");
     else {
@@ -654,12 +662,16 @@ static void raft_submit(struct order *base, size_t shard, struct op *op)
 
 static void raft_read(struct order *base, size_t shard, const struct op *op)
 {
-    read_add(&order_raft_of(base)->replicas[shard], op);
+    struct order_raft *o = order_raft_of(base);
+    o->stirred = true;
+    read_add(&o->replicas[shard], op);
 }
 
+/* Twice a turn of the loop; what the host does it settles itself. */
 static void raft_flush(struct order *base)
 {
-    order_raft_settle(order_raft_of(base));
+    if (order_raft_of(base)->stirred)
+        order_raft_settle(order_raft_of(base));
 }
 
 static bool raft_leads(const struct order *base, size_t shard)

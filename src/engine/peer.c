@@ -58,6 +58,7 @@ struct peers {
     uv_tcp_t listener;
     bool listening, stopping;
     struct link *links[PEER_NODES_MAX];
+    size_t links_end; /* behind the last one */
     struct peer_hello hellos[PEER_NODES_MAX];
     struct list inlets;
     char *read_mem;
@@ -277,6 +278,8 @@ void peers_want(struct peers *p, uint64_t node, const char *address)
         l = p->links[node] = mem_zalloc(sizeof *l);
         l->p = p;
         l->node = node;
+        if (node >= p->links_end)
+            p->links_end = (size_t)node + 1;
         (void)uv_timer_init(p->config.loop, &l->timer);
         l->timer.data = l;
     }
@@ -324,7 +327,7 @@ void peers_send(struct peers *p, uint64_t node, struct slice frame)
 
 void peers_flush(struct peers *p)
 {
-    for (size_t i = 0; i < PEER_NODES_MAX; i++)
+    for (size_t i = 0; i < p->links_end; i++)
         if (p->links[i])
             flush_link(p->links[i]);
 }
