@@ -115,7 +115,7 @@ static uint64_t ask_add(struct engine *e, struct ask *ask, const struct op *op)
     struct slot *s = &e->slots[at];
     s->ask = ask;
     s->generation++;
-    s->letter = 0;
+    buf_clear(&s->use);
     s->want_lock = op->flags & OP_WANT_LOCK;
     s->give_up_ms = 0;
     if (e->order->patience_ms)

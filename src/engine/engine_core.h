@@ -29,8 +29,7 @@ struct slot {
     size_t shard;        /* with `cancel`: where it may stand in a line */
     uint64_t give_up_ms; /* of the caller's clock; 0: never */
     struct buf cancel;   /* the op that takes it out of the line, made when it has to wait */
-    uint64_t letter;     /* its shard's to group 0 that says that `use` is used; 0: none */
-    struct buf use;      /* a session id */
+    struct buf use;      /* id of a session that may have been over when it was used */
     struct buf then;     /* the op that comes when its session is enrolled in its shard */
 };
 

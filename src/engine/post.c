@@ -84,7 +84,7 @@ struct held {
     size_t shard;      /* that has posted the letters */
     uint64_t posted;   /* as struct event */
     uint64_t *numbers; /* by group: how far they must be taken */
-    struct slice use;  /* then group 0 must know this session, or it is over */
+    struct slice use;  /* a session that it depends on whether group 0 still has it */
     struct event ev;
     struct arena arena;
 };
@@ -100,12 +100,7 @@ static void held_add(struct engine *e, size_t shard, const struct event *ev)
     h->ev = event_copy(ev, &h->arena);
     h->ev.news = false;
     h->ev.posted = 0;
-    const struct slot *s = engine_slot(e, ev->asker);
-    if (s->letter) {
-        h->posted = 1;
-        h->numbers[0] = s->letter;
-        h->use = arena_copy(&h->arena, buf_slice(&s->use));
-    }
+    h->use = arena_copy(&h->arena, buf_slice(&engine_slot(e, ev->asker)->use));
     list_push_back(&e->held, &h->in_engine);
 }
 
@@ -116,14 +111,13 @@ static void held_free(struct held *h)
     free(h);
 }
 
-/* Group 0 may have ended the session before it hears that it was used. Until it has heard of
- * it, whoever used it is told nothing: not in this step, and not what comes of it later. */
+/* Group 0 may have ended the session before it hears that it was used. Until it has said so,
+ * whoever used it is told nothing: not in this step, and not what comes of it later. */
 void post_used(struct engine *e, size_t shard, const struct op *op)
 {
-    struct slot *s = op->session.len ? engine_slot(e, op->asker) : NULL;
-    if (!s || !machine_told_home(machine_of(e, shard)))
+    struct slot *s = shard && op->session.len ? engine_slot(e, op->asker) : NULL;
+    if (!s || !machine_doubts_session(machine_of(e, shard), op->session))
         return;
-    s->letter = machine_posted(machine_of(e, shard), 0);
     buf_clear(&s->use);
     buf_put_slice(&s->use, op->session);
     BELAY_CHECK(!s->use.oom);
@@ -135,7 +129,7 @@ bool post_hold(struct engine *e, size_t shard, const struct event *ev)
         return false;
     const struct slot *s = engine_slot(e, ev->asker);
     bool enrols = buf_len(&s->then) > 0;
-    if (ev->posted == 0 && !enrols && s->letter == 0)
+    if (ev->posted == 0 && !enrols && buf_len(&s->use) == 0)
         return false;
     held_add(e, shard, ev);
     return true;
@@ -143,6 +137,8 @@ bool post_hold(struct engine *e, size_t shard, const struct event *ev)
 
 static bool is_true_now(const struct engine *e, const struct held *h)
 {
+    if (h->use.len && machine_doubts_session(machine_of(e, h->shard), h->use))
+        return false;
     if (h->shard != 0)
         return !h->posted ||
                machine_taken(machine_of(e, 0), (unsigned)h->shard) >= h->numbers[0];
@@ -180,7 +176,7 @@ static void go_on(struct engine *e, struct buf *bytes)
 /* A use that group 0 heard of too late: what was done in the shard goes with the session. */
 static void give(struct engine *e, const struct held *h)
 {
-    if (h->use.len && !machine_knows_session(machine_of(e, 0), h->use)) {
+    if (h->use.len && !machine_knows_session(machine_of(e, h->shard), h->use)) {
         struct event *ev = effects_add(&e->fx, EVENT_FAILED);
         ev->asker = h->ev.asker;
         ev->err = BELAY_ERR_NO_SESSION;
@@ -200,7 +196,7 @@ static void give_held(struct engine *e)
         if (s && !is_true_now(e, h))
             continue;
         if (s)
-            s->letter = 0;
+            buf_clear(&s->use);
         if (s && buf_len(&s->then)) {
             struct buf then = s->then;
             s->then = (struct buf){0};

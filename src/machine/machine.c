@@ -202,7 +202,6 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     serve(m, fx);
     if (m->receipts.n_answered)
         receipt_drop_old(m);
-    m->told_home = false;
     if (op->request.len && op->kind != OP_CANCEL)
         step_once(m, op, fx);
     else
@@ -215,11 +214,6 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
 uint64_t machine_applied(const struct machine *m)
 {
     return m->applied;
-}
-
-bool machine_told_home(const struct machine *m)
-{
-    return m->told_home;
 }
 
 uint64_t machine_now(const struct machine *m)

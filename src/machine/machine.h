@@ -70,8 +70,6 @@ void machine_each_waiting(const struct machine *m, void (*each)(void *ctx, uint6
 
 /* What it has to tell other groups (mail.c). Letters to a group are numbered from 1. */
 uint64_t machine_letters(const struct machine *m); /* how many are not known to be taken */
-/* Shard: the last step has used a session that group 0 may end any moment, and told it so. */
-bool machine_told_home(const struct machine *m);
 uint64_t machine_posted(const struct machine *m, unsigned to);  /* the last one to that group */
 uint64_t machine_waiting(const struct machine *m, unsigned to); /* the first not known taken */
 uint64_t machine_taken(const struct machine *m, unsigned from); /* the last one from there */
@@ -79,6 +77,8 @@ uint64_t machine_taken(const struct machine *m, unsigned from); /* the last one 
 size_t machine_mail(const struct machine *m, unsigned to, uint64_t first, struct buf *out);
 
 bool machine_knows_session(const struct machine *m, struct slice id);
+/* Shard: it was used here, and only group 0 knows whether it was over by then. */
+bool machine_doubts_session(const struct machine *m, struct slice id);
 /* Adds what this group has of it to a row of group 0. */
 void machine_add_session(const struct machine *m, struct session_row *row);
 void machine_add_namespace(const struct machine *m, struct slice account,

@@ -1,7 +1,7 @@
 /* mail.c - what one group has to tell another: letters, taken in order, each of them once.
  *
  *   group 0 --- a namespace exists; a session may be used, is it?, has ended --> shard
- *   group 0 <-- a namespace was deleted; for so long a session is still used --- shard
+ *   group 0 <-- a namespace was deleted; so long a session is used; may it be? -- shard
  *
  * Each group is a machine with an order of its own, so no step can change two of them. What
  * concerns two is decided in one, and in the same step a letter to the other is written into
@@ -112,7 +112,7 @@ static bool may_be_written(const struct op *op)
     const char *what;
     bool of_namespace = op->kind == OP_NAMESPACE_CREATE || op->kind == OP_NAMESPACE_DELETE;
     bool of_session = op->kind == OP_SESSION_OPEN || op->kind == OP_SESSION_CLOSE ||
-                      op->kind == OP_SESSION_DETACH ||
+                      op->kind == OP_SESSION_DETACH || op->kind == OP_SESSION_ENROL ||
                       (op->kind == OP_SESSION_KEEPALIVE && op->session.len > 0);
     return (of_namespace || of_session) && op_validate(op, &what) == BELAY_OK;
 }
@@ -144,6 +144,8 @@ static void take(struct machine *m, uint64_t from, const struct op *letter, stru
         guest_goes(m, letter, fx);
     else if (letter->kind == OP_SESSION_DETACH)
         guest_lingers(m, letter);
+    else if (letter->kind == OP_SESSION_ENROL)
+        guest_enrols(m, letter, from);
     else if (m->group != 0)
         guest_asked(m, letter);
     else

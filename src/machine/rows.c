@@ -176,6 +176,12 @@ bool machine_knows_session(const struct machine *m, struct slice id)
     return session_find(m, id) != NULL;
 }
 
+bool machine_doubts_session(const struct machine *m, struct slice id)
+{
+    const struct session *s = session_find(m, id);
+    return s && s->guest == GUEST_ENROLS;
+}
+
 void machine_add_session(const struct machine *m, struct session_row *row)
 {
     const struct session *s = session_find(m, row->id);

@@ -51,23 +51,21 @@ void session_free(struct machine *m, struct session *s)
     free(s);
 }
 
-/* In a shard it is noted only, and group 0 asks when it thinks that the end has come; unless
- * the answer was that it is not used: then group 0 must hear that it is, and whoever uses it
- * hears nothing before that (engine/post.c). */
+/* In a shard it is noted only: group 0 asks when it thinks that the end has come. If the answer
+ * was then that it is not used, it may be over by now, and is enrolled again; until that is
+ * done, whoever uses it hears nothing (engine/post.c). */
 void session_keep(struct machine *m, struct session *s)
 {
-    if (!s->guest) {
+    if (s->guest == GUEST_NOT) {
         heap_set(&m->ends, &s->end, m->now_ms + s->ttl_ms);
         return;
     }
     s->kept_ms = m->now_ms + s->ttl_ms;
-    if (!s->silent)
+    if (s->guest != GUEST_SILENT)
         return;
-    struct op letter = {
-        .kind = OP_SESSION_KEEPALIVE, .session = session_id(s), .ttl_ms = s->ttl_ms};
+    struct op letter = {.kind = OP_SESSION_ENROL, .session = session_id(s), .target = m->group};
     mail_post(m, 0, &letter);
-    s->silent = false;
-    m->told_home = true;
+    s->guest = GUEST_ENROLS;
 }
 
 static struct event *session_news(const struct machine *m, const struct session *s,
@@ -124,7 +122,7 @@ void session_end(struct machine *m, struct session *s, enum reason reason, uint6
     ev->reason = reason;
     ev->count = n;
     ev->expires_in_ms = 0;
-    ev->news = !s->guest;
+    ev->news = s->guest == GUEST_NOT;
     ev->posted = s->enrolled;
     struct op letter = {
         .kind = OP_SESSION_CLOSE, .session = ev->session, .flags = closed ? 0 : OP_FORCE};
@@ -250,6 +248,19 @@ void session_close(struct machine *m, const struct op *op, struct effects *fx)
         session_end(m, s, REASON_RELEASE, op->asker, fx);
 }
 
+/* The shard may use it until it is asked or told otherwise. */
+static void invite(struct machine *m, struct session *s, uint64_t shard)
+{
+    struct op letter = {
+        .kind = OP_SESSION_OPEN,
+        .session = session_id(s),
+        .ttl_ms = s->ttl_ms,
+        .text = slice_of(s->description, s->description_len),
+    };
+    mail_post(m, (unsigned)shard, &letter);
+    s->enrolled |= group_bit(m, shard);
+}
+
 void session_enrol(struct machine *m, const struct op *op, struct effects *fx)
 {
     bool ok;
@@ -265,16 +276,8 @@ void session_enrol(struct machine *m, const struct op *op, struct effects *fx)
         request_failed(op, BELAY_ERR_UNAVAILABLE, "the shard does not answer", fx);
         return;
     }
-    if (!(s->enrolled & bit)) {
-        struct op letter = {
-            .kind = OP_SESSION_OPEN,
-            .session = session_id(s),
-            .ttl_ms = s->ttl_ms,
-            .text = slice_of(s->description, s->description_len),
-        };
-        mail_post(m, (unsigned)op->target, &letter);
-        s->enrolled |= bit;
-    }
+    if (!(s->enrolled & bit))
+        invite(m, s, op->target);
     struct event *ev = session_news(m, s, EVENT_SESSION_KEPT, op->asker, fx);
     ev->news = false;
     ev->count = 1;
@@ -285,19 +288,20 @@ void session_enrol(struct machine *m, const struct op *op, struct effects *fx)
 
 void guest_comes(struct machine *m, const struct op *letter)
 {
-    if (session_find(m, letter->session))
-        return;
-    struct session *s = session_add(m, letter->session, ++m->counter);
-    s->guest = true;
-    s->ttl_ms = (uint32_t)letter->ttl_ms;
-    s->kept_ms = m->now_ms;
-    session_describe(s, letter->text);
+    struct session *s = session_find(m, letter->session);
+    if (!s) {
+        s = session_add(m, letter->session, ++m->counter);
+        s->ttl_ms = (uint32_t)letter->ttl_ms;
+        s->kept_ms = m->now_ms;
+        session_describe(s, letter->text);
+    }
+    s->guest = GUEST_SURE;
 }
 
 static struct session *guest_of(const struct machine *m, const struct op *letter)
 {
     struct session *s = session_find(m, letter->session);
-    return s && s->guest ? s : NULL;
+    return s && s->guest != GUEST_NOT ? s : NULL;
 }
 
 void guest_goes(struct machine *m, const struct op *letter, struct effects *fx)
@@ -323,7 +327,8 @@ void guest_asked(struct machine *m, const struct op *letter)
     struct op answer = {.kind = OP_SESSION_KEEPALIVE, .session = letter->session};
     if (s->kept_ms > m->now_ms)
         answer.ttl_ms = s->kept_ms - m->now_ms;
-    s->silent = answer.ttl_ms == 0;
+    else if (s->guest == GUEST_SURE)
+        s->guest = GUEST_SILENT;
     mail_post(m, 0, &answer);
 }
 
@@ -331,7 +336,7 @@ void guest_answered(struct machine *m, const struct op *letter, uint64_t shard,
                     struct effects *fx)
 {
     struct session *s = session_find(m, letter->session);
-    if (!s || s->guest)
+    if (!s || s->guest != GUEST_NOT)
         return;
     uint64_t end = m->now_ms + letter->ttl_ms;
     s->asked &= ~group_bit(m, shard);
@@ -339,4 +344,13 @@ void guest_answered(struct machine *m, const struct op *letter, uint64_t shard,
         heap_set(&m->ends, &s->end, end);
     if (!s->asked && s->end.pos == 0)
         session_end(m, s, REASON_TTL, 0, fx);
+}
+
+void guest_enrols(struct machine *m, const struct op *letter, uint64_t shard)
+{
+    struct session *s = session_find(m, letter->session);
+    if (!s || s->guest != GUEST_NOT || group_bit(m, shard) == 0)
+        return; /* it has ended, and a letter that says so is on its way */
+    session_keep(m, s);
+    invite(m, s, shard);
 }

@@ -58,7 +58,7 @@ static void put_session(struct buf *out, const struct session *s)
 {
     varint_put_bytes(out, session_id(s));
     varint_put(out, s->end.seq);
-    varint_put(out, s->guest ? s->kept_ms : s->end.pos ? s->end.at : 0);
+    varint_put(out, s->guest != GUEST_NOT ? s->kept_ms : s->end.pos ? s->end.at : 0);
     varint_put(out, s->ttl_ms);
     varint_put(out, s->linger_ms);
     varint_put(out, s->target);
@@ -66,7 +66,6 @@ static void put_session(struct buf *out, const struct session *s)
     varint_put(out, s->guest);
     varint_put(out, s->enrolled);
     varint_put(out, s->asked);
-    varint_put(out, s->silent);
 }
 
 static void put_hold(struct buf *out, const struct hold *h)
@@ -286,12 +285,12 @@ static void read_session(struct loader *ld)
     uint64_t linger_ms = loader_bounded(ld, LIMIT_LINGER_MS);
     uint64_t target = reader_u64(&ld->r);
     struct slice description = loader_bytes(ld, 0, LIMIT_DESCRIPTION_BYTES);
-    bool guest = ld->version >= 3 && loader_bounded(ld, 1);
+    enum guest guest = ld->version >= 3 ? (enum guest)loader_bounded(ld, GUEST_ENROLS) : 0;
     uint64_t enrolled = ld->version >= 3 ? reader_u64(&ld->r) : 0;
     uint64_t asked = ld->version >= 5 ? reader_u64(&ld->r) : 0;
-    bool silent = ld->version >= 5 && loader_bounded(ld, 1);
     if (!loader_ok(ld, ttl_ms > 0) || !loader_ok(ld, !session_find(ld->m, id)) ||
-        !loader_ok(ld, guest == (ld->m->group != 0)) || !loader_ok(ld, !guest || !enrolled))
+        !loader_ok(ld, (guest != GUEST_NOT) == (ld->m->group != 0)) ||
+        !loader_ok(ld, guest == GUEST_NOT || !enrolled))
         return;
     struct session *s = session_add(ld->m, id, seq);
     s->ttl_ms = (uint32_t)ttl_ms;
@@ -301,8 +300,8 @@ static void read_session(struct loader *ld)
     s->guest = guest;
     s->enrolled = enrolled;
     s->asked = asked;
-    s->silent = silent;
-    if (guest) /* before version 5 it was the time of a use, and a later one not yet told */
+    if (guest !=
+        GUEST_NOT) /* before version 5 it was the time of a use, and a later one not yet told */
         s->kept_ms = ld->version >= 5 ? at : at + ttl_ms + ttl_ms / 4;
     else if (at > 0)
         heap_set(&ld->m->ends, &s->end, at);

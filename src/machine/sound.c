@@ -225,9 +225,10 @@ static const char *check_session(const struct machine *m, const struct session *
     }
     PROMISE(n == s->n_items && n <= LIMIT_SESSION_ITEMS);
     PASS_ON(check_session_vars(s));
-    PROMISE(s->end.seq <= m->counter && s->guest == (m->group != 0));
-    PROMISE(s->guest ? s->end.pos == 0 : s->end.pos != 0 || s->asked != 0);
-    PROMISE((s->asked & ~s->enrolled) == 0 && (s->guest || !s->silent));
+    bool guest = s->guest != GUEST_NOT;
+    PROMISE(s->end.seq <= m->counter && guest == (m->group != 0));
+    PROMISE(guest ? s->end.pos == 0 : s->end.pos != 0 || s->asked != 0);
+    PROMISE((s->asked & ~s->enrolled) == 0);
     PROMISE(s->enrolled == 0 || m->n_groups > 1);
     PROMISE(s->enrolled == 0 || m->n_groups > 64 || s->enrolled >> (m->n_groups - 1) == 0);
     return NULL;

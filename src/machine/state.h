@@ -35,6 +35,14 @@ enum { SHARED_WEIGHT = 1 };
 
 enum end_tag { END_HOLD, END_WAIT, END_SESSION, END_CLOSED, END_RECORD, END_PARKED };
 
+/* A session in a shard, where group 0 says when it ends. */
+enum guest {
+    GUEST_NOT,    /* group 0, or the only group */
+    GUEST_SURE,   /* it does not end before group 0 has asked here */
+    GUEST_SILENT, /* it was not used when group 0 asked, and may be over */
+    GUEST_ENROLS, /* it has been used since: group 0 knows whether it was in time */
+};
+
 struct session {
     struct map_node by_id;
     struct list in_machine;      /* by number */
@@ -48,8 +56,7 @@ struct session {
     uint64_t target;   /* the connection it is attached to, 0: none */
     uint64_t enrolled; /* group 0: bit i: shard 1 + i knows it */
     uint64_t asked;    /* group 0: and has not said yet whether it is used there */
-    bool guest;        /* shard: group 0 says when it ends */
-    bool silent;      /* guest: not used here, as group 0 knows: it must hear of the next use */
+    enum guest guest;
     uint64_t kept_ms; /* guest: what was done here keeps it until then */
     char *description;
     size_t description_len;
@@ -266,7 +273,6 @@ struct machine {
     unsigned group, n_groups;    /* n_groups 0: the only one */
     struct mailbox *boxes;       /* by group: 0 writes to all, all write to 0 */
     uint64_t n_letters;          /* in all of them */
-    bool told_home;              /* the last step has told group 0 of a use */
     struct receipts receipts;
     struct pool pool; /* of locks and holds */
 };
@@ -518,6 +524,7 @@ void guest_lingers(struct machine *m, const struct op *letter);
 void guest_asked(struct machine *m, const struct op *letter);
 void guest_answered(struct machine *m, const struct op *letter, uint64_t shard,
                     struct effects *fx);
+void guest_enrols(struct machine *m, const struct op *letter, uint64_t shard);
 
 /* mail.c */
 void mail_take(struct machine *m, const struct op *op, struct effects *fx);

@@ -503,6 +503,8 @@ static void take_letters(struct rules *r, bool before)
             guest_comes(r, letter.session);
         if (!before && letter.kind == OP_SESSION_KEEPALIVE)
             keep_until(r, letter.session, r->now_ms + letter.ttl_ms);
+        if (!before && letter.kind == OP_SESSION_ENROL)
+            keep(r, letter.session);
     }
     if (!before)
         r->taken[r->op->target] = taken;

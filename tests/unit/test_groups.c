@@ -525,15 +525,18 @@ static void a_late_use_counts_when_group_0_has_heard_of_it(void **state)
 static void a_use_that_is_too_late_is_refused(void **state)
 {
     struct fixture *f = *state;
-    struct client used = {0}, c = {0};
+    struct client used = {0}, again = {0}, c = {0};
     say_not_used(f, "s");
     step_all(f, 2);
     engine_post(f->engine); /* both answers are on their way */
     ask(f, &used, acquire(f->ns[1], "s", 0));
+    ask(f, &again, acquire(f->ns[1], "s", 0));
     step_all(f, 1);
     settle(f);
     assert_int_equal(used.answers, 1);
     assert_int_equal(used.ev.err, BELAY_ERR_NO_SESSION);
+    assert_int_equal(again.answers, 1);
+    assert_int_equal(again.ev.err, BELAY_ERR_NO_SESSION);
     assert_false(lives(f, "s"));
     assert_int_equal(done(f, &c, acquire(f->ns[1], "", 0))->ev.kind, EVENT_GRANTED);
 }
