@@ -321,6 +321,8 @@ static void prepare_cancel(struct engine *e, const struct ask *ask, const struct
                         .name = op->name,
                         .request = op->request,
                         .more = op->more};
+    if (op->kind == OP_CONVERT)
+        cancel.flags = OP_UNDO;
     if (op->kind == OP_TXN)
         cancel.session = op->session;
     s->shard = shard;

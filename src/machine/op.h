@@ -120,6 +120,7 @@ enum op_flag {
     OP_WANT_HOLDERS = 256, /* as OP_WANT_LOCK, but only when the answer is REFUSED */
     OP_STALE = 512,        /* a read: what this node knows will do, the others are not asked */
     OP_AWAY = 1024,        /* CANCEL: it was sent away, and may come back by its request id */
+    OP_UNDO = 2048,        /* CANCEL: of a CONVERT, which is undone: what it was about stays */
 };
 
 /* X(type, name): every field that travels. u64 are varints, bytes are length + bytes, names is

@@ -384,8 +384,10 @@ static void repeat_grant(struct machine *m, const struct event *was, const struc
                        "this request was granted before, and that grant is over", fx);
         return;
     }
-    h->asker = op->asker;
+    if (h->asker)
+        h->asker = op->asker;
     struct event *ev = hold_tell_grant(m, h, fx);
+    ev->asker = op->asker;
     ev->news = false;
     ev->ticket = was->ticket;
     ev->waited_ms = was->waited_ms;

@@ -491,6 +491,7 @@ static void convert_now(struct machine *m, struct hold *h, const struct op *op,
 {
     struct lock *l = h->lock;
     uint32_t weight = request_weight(op);
+    bool raised = weight > h->weight;
     l->used = l->used - h->weight + weight;
     h->weight = weight;
     h->asker = op->asker;
@@ -498,7 +499,18 @@ static void convert_now(struct machine *m, struct hold *h, const struct op *op,
     hold_place(m, h);
     extend(m, h, op->ttl_ms);
     hold_granted(m, h, fx);
+    if (!raised)
+        h->asker = 0; /* there is nothing to undo */
     lock_touch(m, l);
+}
+
+/* The client that wanted more is gone before it knew that it has it. What it had before it was
+ * told of, and may count on: it is not taken away. */
+static void undo_upgrade(struct machine *m, struct hold *h, struct effects *fx)
+{
+    struct op back = {.mode = MODE_SHARED};
+    if (h->lock->capacity == CAPACITY_RW && h->weight == CAPACITY_RW)
+        convert_now(m, h, &back, fx);
 }
 
 static void deadlock_of_two(const struct machine *m, const struct op *op, const struct hold *h,
@@ -602,7 +614,10 @@ static void cancel_in(struct machine *m, struct lock *l, const struct op *op,
         if (h->asker == op->target) {
             if (op->flags & OP_AWAY && op->request.len)
                 return; /* it was granted in that moment: it may be fetched */
-            hold_end(m, h, EVENT_RELEASED, REASON_CANCEL, fx);
+            if (op->flags & OP_UNDO)
+                undo_upgrade(m, h, fx);
+            else
+                hold_end(m, h, EVENT_RELEASED, REASON_CANCEL, fx);
             receipt_cancel(m, op);
             return;
         }

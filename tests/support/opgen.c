@@ -231,6 +231,7 @@ static void fill_lock_op(struct opgen *g, struct op *op)
         size_t span = g->n_seen < OPGEN_SEEN ? g->n_seen : OPGEN_SEEN;
         struct opgen_seen *s = &g->seen[span ? choice_below(g->c, span) : 0];
         op->target = s->asker ? s->asker : 1 + choice_below(g->c, g->asker);
+        op->flags = choice_one_in(g->c, 2) ? OP_UNDO : 0;
         if (s->name[0] && !choice_one_in(g->c, 8)) {
             op->name = slice_str(s->name);
             op->ns = slice_str(s->ns);
@@ -378,6 +379,8 @@ static bool fill_called_off(struct opgen *g, struct op *op)
                       .target = s->asker,
                       .flags = choice_one_in(g->c, 2) ? OP_AWAY : 0,
                       .request = sent.request};
+    if (sent.kind == OP_CONVERT)
+        op->flags |= OP_UNDO;
     return true;
 }
 

@@ -87,7 +87,7 @@ static const struct {
     uint64_t flag;
 } flag_words[] = {{"noblock", OP_NOBLOCK}, {"force", OP_FORCE}, {"want", OP_WANT_LOCK},
                   {"anyone", OP_ANYONE},   {"fresh", OP_FRESH}, {"add", OP_ADD_TTL},
-                  {"away", OP_AWAY}};
+                  {"away", OP_AWAY},       {"undo", OP_UNDO}};
 enum { FLAG_WORDS = sizeof(flag_words) / sizeof(flag_words[0]) };
 
 static bool read_key(const char *word, const char *eq, struct arena *a, struct op *op)

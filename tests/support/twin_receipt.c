@@ -92,7 +92,8 @@ static void repeat_grant(struct twin *t, const struct event *was, const struct o
         if (!slice_eq(h->lock->name, op->name) || h->lock->space != twin_space(t, op->ns) ||
             !twin_named(&by_fence, h, t->now))
             continue;
-        h->asker = op->asker;
+        if (h->asker)
+            h->asker = op->asker;
         struct event *ev = twin_tell_hold(t, h, EVENT_GRANTED, fx);
         ev->news = false;
         ev->asker = op->asker;

@@ -345,12 +345,15 @@ static void tell_two_upgrades(const struct twin *t, const struct op *op, const s
 static void convert_now(struct twin *t, struct t_hold *h, const struct op *op,
                         struct effects *fx)
 {
+    bool raised = h->mode == MODE_SHARED && op->mode == MODE_EXCLUSIVE;
     h->mode = (enum lock_mode)op->mode;
     h->asker = op->asker;
     if (op->ttl_ms)
         h->ttl = op->ttl_ms;
     twin_give(t, h);
     twin_granted(t, h, fx);
+    if (!raised)
+        h->asker = 0;
     twin_touch(t, h->lock);
 }
 
@@ -435,7 +438,10 @@ static void cancel(struct twin *t, const struct t_space *s, const struct op *op,
         if (t->holds[i]->lock == l && t->holds[i]->asker == op->target) {
             if (op->flags & OP_AWAY && op->request.len)
                 return;
-            twin_end_hold(t, t->holds[i], EVENT_RELEASED, REASON_CANCEL, fx);
+            if (!(op->flags & OP_UNDO))
+                twin_end_hold(t, t->holds[i], EVENT_RELEASED, REASON_CANCEL, fx);
+            else if (t->holds[i]->mode == MODE_EXCLUSIVE)
+                convert_now(t, t->holds[i], &(struct op){.mode = MODE_SHARED}, fx);
             twin_forget(t, op->request);
             return;
         }

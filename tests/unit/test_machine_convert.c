@@ -190,6 +190,37 @@ static void an_upgrade_can_close_a_cycle_over_two_locks(void **state)
     });
 }
 
+/* CANCEL, from the engine: its client is gone and does not know how it went. */
+static void called_off_it_takes_nothing_away_that_was_there_before(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        " 0 acquire db ann shared ttl=1000        -> granted ann #1 1000ms",
+        " 0 acquire db bob shared ttl=1000        -> granted bob #2 1000ms",
+        " 1 convert db #1 exclusive wait=300      -> (queued ann ticket=3 place=1 300ms)",
+        " 2 cancel db @3 undo                     -> left ann cancel ticket=3 waited=1 @3",
+        " 3 check db #1                           -> checked #1 n=1",
+        " 4 convert db #1 exclusive wait=300      -> (queued ann ticket=4 place=1 300ms)",
+        " 5 acquire db cy shared ttl=100 wait=500 -> (queued cy ticket=5 place=2 500ms)",
+        " 6 release db #2                         -> (released bob #2 release), released n=1, granted ann #6 ticket=4 1000ms waited=2 @6",
+        " 7 cancel db @6 undo                     -> (granted ann #7 1000ms), granted cy #8 ticket=5 100ms waited=2 @7",
+        " 8 cancel db @6 undo                     -> -",
+        " 9 release db ann                        -> (released ann #7 release), released n=1",
+        NULL,
+    });
+    transcript((const char *const[]){
+        " 0 acquire db ann ttl=1000        -> granted ann #1 1000ms",
+        " 1 convert db #1 exclusive        -> granted ann #2 1000ms",
+        " 2 cancel db @2 undo              -> -",
+        " 3 convert db #2 shared           -> granted ann #3 1000ms",
+        " 4 cancel db @4 undo              -> -",
+        " 5 convert db #3 exclusive        -> granted ann #4 1000ms",
+        " 6 cancel db @6 undo              -> (granted ann #5 1000ms)",
+        " 7 acquire db bob shared ttl=1000 -> granted bob #6 1000ms",
+        NULL,
+    });
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +237,7 @@ int main(void)
         cmocka_unit_test(what_is_not_held_is_stale),
         cmocka_unit_test(a_closed_lock_grants_no_upgrade),
         cmocka_unit_test(an_upgrade_can_close_a_cycle_over_two_locks),
+        cmocka_unit_test(called_off_it_takes_nothing_away_that_was_there_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
