@@ -93,6 +93,7 @@ struct sim_node {
     bool dying;                            /* its disk failed: it stops when the call is back */
     enum order_wish_kind wish;             /* what an operator asked here last */
     unsigned wishes;                       /* not answered yet */
+    bool was_in;                           /* its membership was committed */
     bool leaving;                          /* an operator wants it removed */
     bool gone;                             /* and stopped, for good */
     uint64_t applied[SIM_GROUPS];          /* ops in its state */

@@ -192,6 +192,15 @@ static bool is_member(const struct sim_world *w, uint64_t id)
     return known;
 }
 
+static void note_members(struct sim_world *w, const struct group *g)
+{
+    struct group_conf conf;
+    group_conf_committed(g, &conf);
+    for (size_t i = 0; i < conf.n; i++)
+        if (conf.servers[i].id <= SIM_NODES)
+            w->nodes[conf.servers[i].id].was_in = true;
+}
+
 /* Who is in the list and was never there is started. */
 static void start_added(struct sim_world *w)
 {
@@ -199,6 +208,7 @@ static void start_added(struct sim_world *w)
     struct group_conf conf;
     if (!leader)
         return;
+    note_members(w, sim_group(&w->nodes[leader], 0));
     group_conf(sim_group(&w->nodes[leader], 0), &conf);
     for (size_t i = 0; i < conf.n; i++) {
         uint64_t id = conf.servers[i].id;
@@ -211,14 +221,15 @@ static void start_added(struct sim_world *w)
     }
 }
 
-/* Who was removed is stopped, for nobody will ever answer there; in the end also who was to be
- * added, when that has come to nothing. */
+/* Who was in and was removed is stopped, for nobody will ever answer there; in the end also who
+ * was to be added, when that has come to nothing. */
 void sim_operate(struct sim_world *w)
 {
     start_added(w);
     bool late = w->healing && w->now > w->plan.span_ms + LATE_MS;
     for (uint64_t i = 1; i < w->next_node; i++) {
-        if (w->nodes[i].gone || is_member(w, i) || !(w->nodes[i].leaving || late))
+        bool removed = w->nodes[i].was_in && w->nodes[i].leaving;
+        if (w->nodes[i].gone || is_member(w, i) || !(removed || late))
             continue;
         w->nodes[i].gone = true;
         sim_node_crash(w, i);
