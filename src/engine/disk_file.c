@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@ struct disk_file {
     char open_name[DISK_NAME_MAX];
     uint64_t open_bytes; /* its size */
     uint64_t written;    /* how far it is, with zeros at least; 0: not known */
-    char *piece;         /* PIECE_BYTES, aligned */
+    char *piece;         /* PIECE_BYTES, aligned; shared, for the process forks meanwhile */
 };
 
 static struct disk_file *self(struct disk *d)
@@ -272,7 +273,7 @@ static void file_close(struct disk *d)
         close(f->lock);
     if (f->dir >= 0)
         close(f->dir);
-    free(f->piece);
+    (void)munmap(f->piece, PIECE_BYTES);
     free(f);
 }
 
@@ -293,8 +294,9 @@ static enum belay_err open_dir(const char *path, int lock_flags, struct disk **r
     struct disk_file *f = mem_zalloc(sizeof *f);
     f->base.ops = &file_ops;
     f->lock = f->open = -1;
-    f->piece = aligned_alloc(DIRECT_ALIGN, PIECE_BYTES);
-    BELAY_CHECK(f->piece);
+    f->piece =
+        mmap(NULL, PIECE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    BELAY_CHECK(f->piece != MAP_FAILED);
     enum belay_err err = BELAY_ERR_IO;
     f->dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->dir < 0) {
