@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -350,8 +351,9 @@ static void on_idle(uv_idle_t *i)
 
 /* A write costs the processor as much as twenty requests, whatever is in it. So as long as a
  * look at the sockets brings more for it, another look comes first: who was answered after the
- * last write asks again about now. But no longer than the last write took. True: it is time to
- * write and to send. */
+ * last write asks again about now. Whoever shares the processor goes first: on a busy one that
+ * may be who asks. But no longer than the last write took. True: it is time to write and to
+ * send. */
 static bool write_when_quiet(struct host *h)
 {
     size_t due = order_raft_due(h->order);
@@ -359,6 +361,7 @@ static bool write_when_quiet(struct host *h)
         h->due_ns = uv_hrtime();
     if (due > h->due && due < BATCH_BYTES && uv_hrtime() - h->due_ns < h->took_ns) {
         h->due = due;
+        (void)sched_yield();
         (void)uv_idle_start(&h->idle, on_idle);
         return false;
     }
