@@ -394,6 +394,7 @@ void engine_unavailable(struct engine *e, size_t shard, uint64_t asker, bool per
         s->cancel = (struct buf){0};
     }
     buf_done(&s->then);
+    buf_clear(&s->use); /* this waits for nothing, and what does comes too late */
     struct event *ev = effects_add(&e->fx, EVENT_FAILED);
     ev->asker = asker;
     ev->err = BELAY_ERR_UNAVAILABLE;

@@ -521,6 +521,23 @@ static void a_late_use_counts_when_group_0_has_heard_of_it(void **state)
     assert_false(lives(f, "s"));
 }
 
+/* Its node gives up meanwhile: that is what it hears, and what it was granted is called off. */
+static void who_was_told_that_it_failed_is_not_granted_anything(void **state)
+{
+    struct fixture *f = *state;
+    struct client used = {0}, c = {0};
+    f->order->box[2].away = true;
+    say_not_used(f, "s");
+    ask(f, &used, acquire(f->ns[1], "s", 0));
+    step_all(f, 1);
+    engine_unavailable(f->engine, 1, used.ask.id, true, "too late");
+    assert_int_equal(used.answers, 1);
+    assert_int_equal(used.ev.err, BELAY_ERR_UNAVAILABLE);
+    settle(f);
+    assert_int_equal(used.answers, 1);
+    assert_int_equal(done(f, &c, acquire(f->ns[1], "", 0))->ev.kind, EVENT_GRANTED);
+}
+
 /* If not, whoever used it hears that it is over, and nothing of it stays. */
 static void a_use_that_is_too_late_is_refused(void **state)
 {
@@ -702,6 +719,7 @@ int main(void)
         T(a_session_lives_its_time_from_the_last_use_in_any_shard),
         T(a_session_does_not_end_while_a_shard_is_not_heard),
         T(a_late_use_counts_when_group_0_has_heard_of_it),
+        T(who_was_told_that_it_failed_is_not_granted_anything),
         T(a_use_that_is_too_late_is_refused),
         T(a_session_lingers_whatever_was_done_before),
         T(an_unknown_session_is_refused_in_the_words_of_the_op),
