@@ -186,6 +186,10 @@ static void post_message(struct group *g, const struct raft_message *m)
         w.index = m->append_entries_result.last_log_index;
         w.reject = m->append_entries_result.rejected;
         w.features = m->append_entries_result.features;
+        if (g->is_old && group_guarded(g, GUARD_OLD_TERM)) {
+            w.reject = w.reject ? w.reject : 1; /* 0 would be consent */
+            w.index = w.reject - 1;
+        }
         break;
     case RAFT_REQUEST_VOTE:
         if (g->never_leads)

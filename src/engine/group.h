@@ -45,6 +45,8 @@ enum group_guard {
     GUARD_SILENT_LEADER = 4096, /* a leader not heard for long keeps nobody from standing */
     GUARD_FIRST_ENTRY = 16384,  /* no snapshot of the first entry alone: the core takes its term
                                    for the entry, and never sends either */
+    GUARD_OLD_TERM = 32768,     /* a refusal of an earlier term's entries says which: the core
+                                   leaves it to what is on the stack */
     GUARD_OWN_TERM = 8192,      /* copies are counted of the leader's own term: the core's own,
                                    off it is libraft 0.15 */
 };

@@ -43,6 +43,7 @@ struct group {
     unsigned guards_off;
     bool never_leads;
     bool no_answer; /* to the message that is being received */
+    bool is_old;    /* and that is of an earlier term */
     struct entry_log log;
     uint64_t applied;
     uint64_t durable;  /* the journal got that far */

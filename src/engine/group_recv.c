@@ -214,8 +214,9 @@ void group_receive(struct group *g, const struct wire *msg, uint64_t now_ms)
     switch (msg->type) {
     case WIRE_APPEND:
         g->no_answer = msg->flags & WIRE_NO_ANSWER;
+        g->is_old = msg->term < raft_current_term(&g->raft);
         receive_append(g, msg);
-        g->no_answer = false;
+        g->no_answer = g->is_old = false;
         break;
     case WIRE_APPEND_RESULT:
     case WIRE_VOTE:
