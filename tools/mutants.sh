@@ -62,7 +62,7 @@ mutant "a lost hold leaves its upgrade waiting" $m/lock.c 's/if \(upgrade\)\s*wa
 mutant "a request that is sent again is carried out again" $m/machine.c 's/if \(r\) \{\s*receipt_repeat/if (r \&\& (receipt_forget(m, r), false)) {\n        receipt_repeat/'
 mutant "another request under the id gets the answer" $m/receipt.c 's/r->content != m->receipts\.asked/false/'
 mutant "an answer is kept a millisecond too long" $m/receipt.c 's/r->at_ms \+ RECEIPT_MS <= m->now_ms/r->at_ms + RECEIPT_MS < m->now_ms/'
-mutant "a late cancel frees what was asked for again" $m/receipt.c 's/if \(h->asker\)\s*h->asker = op->asker;//'
+mutant "a late cancel frees what was asked for again" $m/receipt.c 's/h->asker = 0;\s*struct event \*ev = hold_tell/struct event *ev = hold_tell/'
 mutant "a grant that was cancelled is told again" $m/request.c 's/receipt_cancel\(m, op\);//'
 mutant "a renewal is told again with the time it had then" $m/receipt.c 's/was\.expires_in_ms -= [^;]*;/;/'
 mutant "who comes back waits anew" $m/request.c 's/w->receipt->at_ms \+ op->wait_ms/m->now_ms + op->wait_ms/'

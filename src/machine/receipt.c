@@ -371,8 +371,9 @@ struct receipt *receipt_find(struct machine *m, const struct op *op, struct effe
 
 /* --- again --- */
 
-/* A grant is told as it is now: what is left of it, the lock's body. From here on it is this
- * asker's: a late cancel of the one before does not take it away. */
+/* A grant is told as it is now: what is left of it, the lock's body. From here on no cancel
+ * takes it away: attempts arrive in any order, and so nobody knows which of the connections the
+ * client still has. */
 static void repeat_grant(struct machine *m, const struct event *was, const struct op *op,
                          struct effects *fx)
 {
@@ -384,8 +385,7 @@ static void repeat_grant(struct machine *m, const struct event *was, const struc
                        "this request was granted before, and that grant is over", fx);
         return;
     }
-    if (h->asker)
-        h->asker = op->asker;
+    h->asker = 0;
     struct event *ev = hold_tell_grant(m, h, fx);
     ev->asker = op->asker;
     ev->news = false;

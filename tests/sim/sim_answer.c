@@ -9,8 +9,11 @@ static struct sim_hold *hold_of(struct sim_client *c)
     return &c->holds[c->call.hold];
 }
 
-static bool is_unknown(const struct event *ev)
+/* Replaced: an earlier attempt of its own came late, and has its place. */
+static bool is_unknown(const struct sim_client *c, const struct event *ev)
 {
+    if (ev->kind == EVENT_REFUSED && ev->reason == REASON_REPLACED)
+        return c->op.request.len > 0;
     return ev->kind == EVENT_FAILED && ev->err == BELAY_ERR_UNAVAILABLE;
 }
 
@@ -108,6 +111,12 @@ static void acquired(struct sim_client *c, const struct event *ev)
         must_have_held(c, "asked again and refused");
         hold_of(c)->used = false;
     }
+    if (is_stale(ev) && !call->again && call->want.ttl_ms && !call->session && !call->shaken &&
+        (c->w->now - call->invoked_ms) * 100 < call->want.ttl_ms * 80)
+        sim_wrong(c->w, "I11",
+                  "client %d was granted lock %d of %d, and that is over after %" PRIu64
+                  " of %" PRIu64 " ms",
+                  c->no, call->lock, call->ns, c->w->now - call->invoked_ms, call->want.ttl_ms);
     enum { ROUNDED_MS = 1 }; /* a clock of whole milliseconds that is 4 % ahead */
     uint64_t waited_ms = c->w->now - call->invoked_ms + ROUNDED_MS;
     if (ev->kind == EVENT_TIMEOUT && waited_ms * 100 < call->wait_ms * 80)
@@ -338,6 +347,8 @@ void sim_answer_unknown(struct sim_client *c)
     bool ends = call->kind == OP_RELEASE || call->kind == OP_CONVERT || call->again ||
                 call->deal == DEAL_UNLOCK;
     c->w->n_unknown++;
+    if (call->told)
+        return; /* it was answered before */
     if (ends && call->kind != OP_NAMESPACE_DELETE)
         for (int i = 0; i < SIM_HOLDS; i++)
             if (i == call->hold || strcmp(c->holds[i].owner, call->want.owner) == 0)
@@ -370,12 +381,18 @@ void sim_answer(struct ask *ask, const struct event *ev)
     }
     if (ev->kind == EVENT_QUEUED && c->ask.stay)
         return; /* the outcome comes later */
-    if (is_unknown(ev)) {
+    if (is_unknown(c, ev)) {
         check_never(c, ev);
+        if (sim_again_lost(c))
+            return;
         sim_answer_unknown(c);
+    } else if (c->call.told) {
+        sim_again_heard(c, ev);
     } else {
         w->n_acked++;
         told(c, ev);
+        if (!w->wrong && sim_again_told(c, ev))
+            return;
     }
     if (!w->wrong)
         sim_client_idle(c, think(w));

@@ -13,13 +13,17 @@ static bool has(const struct sim_client *c, enum sim_habit habit)
     return c->w->plan.habits & habit;
 }
 
+void sim_client_wake(struct sim_client *c, uint64_t in_ms)
+{
+    struct sim_event *ev = sim_post(c->w, in_ms, EV_CLIENT, 0);
+    ev->from = (uint64_t)c->no;
+    ev->life = ++c->nonce;
+}
+
 void sim_client_idle(struct sim_client *c, uint64_t in_ms)
 {
     c->call = (struct sim_call){.kind = OP_TICK, .ns = -1, .hold = -1};
-    c->nonce++;
-    struct sim_event *ev = sim_post(c->w, in_ms, EV_CLIENT, 0);
-    ev->from = (uint64_t)c->no;
-    ev->life = c->nonce;
+    sim_client_wake(c, in_ms);
 }
 
 static struct sim_node *pick_node(struct sim_world *w)
@@ -506,43 +510,57 @@ static bool start_drain(struct sim_client *c, struct op *op)
     return false;
 }
 
+/* At this node, for the first time or again. */
+static void ask(struct sim_client *c, struct sim_node *n)
+{
+    struct sim_world *w = c->w;
+    struct op op = c->op;
+    const char *what;
+    enum belay_err err = op_validate(&op, &what);
+    BELAY_CHECK(err == BELAY_OK);
+    w->moment++;
+    c->call.node = n->id;
+    c->call.back = false;
+    c->call.times++;
+    const struct sim_space *space = &w->spaces[c->call.ns];
+    if (space->deleting || (op.kind == OP_NAMESPACE_CREATE && space->leaving))
+        c->call.shaken = true;
+    for (int i = 0; i < c->call.names && c->call.lock + i < SIM_LOCKS; i++)
+        if (space->locks[c->call.lock + i].breaking)
+            c->call.shaken = true;
+    uint64_t nonce = c->nonce;
+    if (op.wait_ms && has(c, HABIT_GO) && !w->healing && !c->call.told && sim_chance(w, 25)) {
+        struct sim_event *ev = sim_post(w, sim_random(w, op.wait_ms + 100), EV_GO, 0);
+        ev->from = (uint64_t)c->no;
+        ev->life = nonce;
+    }
+    sim_enter(n);
+    engine_submit(n->engine, &op, &c->ask);
+    if (c->nonce == nonce)
+        c->call.asker = c->ask.id; /* not answered at once */
+    sim_node_settle(w, n);
+}
+
 static void submit(struct sim_client *c, struct sim_node *n, struct op *op)
 {
     struct sim_world *w = c->w;
-    struct sim_space *space = &w->spaces[c->call.ns];
+    const struct sim_space *space = &w->spaces[c->call.ns];
     op->account = SLICE("default");
     op->ns = word_ns(c, c->call.ns);
-    if (op->target == UINT64_MAX || (op->kind == OP_SESSION_OPEN && sim_chance(w, 50)))
+    sim_again_name(c, op);
+    bool attach = op->kind == OP_SESSION_OPEN && !op->request.len && sim_chance(w, 50);
+    if (op->target == UINT64_MAX || attach)
         op->target = c->session.target = engine_new_target(n->engine);
-    w->moment++;
+    c->op = *op;
     c->call.kind = op->kind;
-    c->call.node = n->id;
-    c->call.invoked = w->moment;
+    c->call.invoked = w->moment + 1;
     c->call.invoked_ms = w->now;
     c->call.wait_ms = op->wait_ms;
     c->call.in_space = space->is_there;
     c->call.goes = space->goes;
     for (size_t i = 0; i < w->plan.groups; i++)
         c->call.known[i] = judge_length(w->judge, i);
-    if (space->deleting || (op->kind == OP_NAMESPACE_CREATE && space->leaving))
-        c->call.shaken = true;
-    for (int i = 0; i < c->call.names && c->call.lock + i < SIM_LOCKS; i++)
-        if (space->locks[c->call.lock + i].breaking)
-            c->call.shaken = true;
-    uint64_t nonce = c->nonce;
-    if (op->wait_ms && has(c, HABIT_GO) && !w->healing && sim_chance(w, 25)) {
-        struct sim_event *ev = sim_post(w, sim_random(w, op->wait_ms + 100), EV_GO, 0);
-        ev->from = (uint64_t)c->no;
-        ev->life = nonce;
-    }
-    const char *what;
-    enum belay_err err = op_validate(op, &what);
-    BELAY_CHECK(err == BELAY_OK);
-    sim_enter(n);
-    engine_submit(n->engine, op, &c->ask);
-    if (c->nonce == nonce)
-        c->call.asker = c->ask.id; /* not answered at once */
-    sim_node_settle(w, n);
+    ask(c, n);
 }
 
 void sim_client_act(struct sim_world *w, int no)
@@ -551,7 +569,11 @@ void sim_client_act(struct sim_world *w, int no)
     struct sim_node *n = pick_node(w);
     struct op op;
     if (!n) {
-        sim_client_idle(c, 100);
+        sim_client_wake(c, 100);
+        return;
+    }
+    if (c->call.back) {
+        ask(c, n);
         return;
     }
     if (w->healing && !start_drain(c, &op)) {
@@ -569,6 +591,8 @@ void sim_client_act(struct sim_world *w, int no)
 
 static void forget_call(struct sim_client *c)
 {
+    if (sim_again_lost(c))
+        return;
     sim_answer_unknown(c);
     c->ask.id = 0;
     sim_client_idle(c, 50 + sim_random(c->w, 500));
@@ -583,6 +607,7 @@ void sim_client_go(struct sim_world *w, int no)
     w->moment++;
     sim_enter(n);
     engine_cancel(n->engine, &c->ask);
+    c->call.was_sure = false; /* to call off a conversion changes its fence */
     forget_call(c);
     sim_node_settle(w, n);
 }

@@ -33,7 +33,8 @@ enum sim_habit {
     HABIT_LONG = 1024, /* waits longer than the run lasts */
     HABIT_LIST = 2048,
     HABIT_STALE = 4096, /* some reads ask one node alone */
-    HABIT_ALL = 8191,
+    HABIT_AGAIN = 8192, /* asks again under the same request id */
+    HABIT_ALL = 16383,
 };
 
 /* A hold, as a client was told. */
@@ -75,6 +76,15 @@ enum sim_deal {
     DEAL_UNLOCK,
 };
 
+/* An answer, for whoever asks again. */
+struct sim_heard {
+    enum event_kind kind;
+    enum belay_err err;
+    enum reason reason;
+    enum txn_status status;
+    uint64_t fence, count;
+};
+
 /* What a client asks now. */
 struct sim_call {
     enum op_kind kind; /* OP_TICK: nothing */
@@ -96,6 +106,10 @@ struct sim_call {
     int gate;
     uint64_t fence; /* CHECK */
     bool stale;     /* a read of what its node knows */
+    unsigned times; /* that it was asked, under one request id */
+    bool back;      /* nobody is asked now: it comes back */
+    bool told;      /* and has been answered before */
+    struct sim_heard heard;
 };
 
 struct sim_client {
@@ -104,12 +118,13 @@ struct sim_client {
     struct ask ask;
     uint64_t nonce; /* events of an earlier turn are void */
     struct sim_call call;
+    struct op op; /* of the call, as it was first asked */
     struct sim_hold holds[SIM_HOLDS];
     struct sim_session session;
     uint64_t old_session; /* one that it had before */
     bool drained;         /* after the healing: it has given everything back */
     struct {
-        char ns[8], names[SIM_SEVERAL][24], owner[24], session[24], body[16];
+        char ns[8], names[SIM_SEVERAL][24], owner[24], session[24], body[16], request[24];
         char ids[2][24];
         struct slice more[SIM_SEVERAL];
         struct buf program;
@@ -147,10 +162,17 @@ void sim_client_keep(struct sim_world *w, int no, uint64_t target);
 void sim_client_lost(struct sim_world *w, uint64_t node); /* its node died */
 void sim_client_attached(struct sim_client *c); /* its server keeps its session from now on */
 void sim_client_idle(struct sim_client *c, uint64_t in_ms);
-uint64_t sim_client_ttl(struct sim_client *c); /* of a lease */
+void sim_client_wake(struct sim_client *c, uint64_t in_ms); /* what it does, it goes on with */
+uint64_t sim_client_ttl(struct sim_client *c);              /* of a lease */
 bool sim_clients_done(const struct sim_world *w);
 void sim_clients_done_all(struct sim_world *w); /* frees */
 void sim_client_describe(const struct sim_world *w);
+
+/* sim_again.c: request ids. */
+void sim_again_name(struct sim_client *c, struct op *op);          /* gives it one, perhaps */
+bool sim_again_lost(struct sim_client *c);                         /* true: it will ask again */
+bool sim_again_told(struct sim_client *c, const struct event *ev); /* likewise, after this */
+void sim_again_heard(struct sim_client *c, const struct event *ev);
 
 /* sim_deal.c: transactions. False: not now. */
 bool sim_deal_start(struct sim_client *c, struct op *op);

@@ -53,7 +53,7 @@ static void client_event(struct sim_world *w, const struct sim_event *ev)
         return; /* of an earlier turn */
     else if (ev->kind == EV_GO)
         sim_client_go(w, c->no);
-    else if (c->call.kind == OP_TICK)
+    else if (c->call.kind == OP_TICK || c->call.back)
         sim_client_act(w, c->no);
 }
 

@@ -4,8 +4,10 @@
  * machine works. I1-I3: who is granted fits beside those who hold. I4: numbers rise. I5: a
  * fence ends its own hold only. I9: several names, all or none. I10: the end of a session
  * leaves nothing. I11: nothing ends before its end, by the time in the log and by that of the
- * world. I12: nobody is passed. I19: nobody who could go is left standing. */
+ * world. I12: nobody is passed. I19: nobody who could go is left standing. I30: a request with
+ * an id is carried out once, and whoever asks again is told the same. */
 #include "base/hash.h"
+#include "machine/receipt.h"
 #include "machine/varint.h"
 #include "sim_judge.h"
 
@@ -30,6 +32,8 @@ struct book_wait {
     enum lock_policy policy;
     uint64_t permits, of, delay_ms;
     bool upgrade;
+    bool has_id;
+    uint64_t away_until; /* its node is gone: so long it may come back; 0: it is there */
 };
 
 struct book_session {
@@ -48,6 +52,8 @@ struct rules {
     struct book_session sessions[BOOK_MAX];
     struct book_closed closed[BOOK_MAX];
     size_t n_holds, n_waits, n_sessions, n_closed;
+    struct once *once;
+    bool again;                 /* this step's op has been asked before */
     uint64_t taken[SIM_GROUPS]; /* letters, by the group that wrote them */
     const struct op *op;        /* of this step */
 };
@@ -56,11 +62,13 @@ struct rules *rules_open(struct sim_world *w)
 {
     struct rules *r = mem_zalloc(sizeof *r);
     r->w = w;
+    r->once = once_open(w);
     return r;
 }
 
 void rules_close(struct rules *r)
 {
+    once_close(r->once);
     free(r);
 }
 
@@ -246,6 +254,10 @@ static void granted(struct rules *r, const struct event *ev)
                   r->op->index);
     if (is_closed(r, h.lock) && !old)
         sim_wrong(r->w, "I1", "op %" PRIu64 ": a closed lock is granted", r->op->index);
+    if (w && w->away_until)
+        sim_wrong(r->w, "I30",
+                  "op %" PRIu64 ": ticket %" PRIu64 " is granted, and its node gone",
+                  r->op->index, ev->ticket);
     if (w)
         drop_wait(r, w);
     if (old)
@@ -272,7 +284,12 @@ static void queued(struct rules *r, const struct event *ev)
                           .permits = op->permits,
                           .of = op->of,
                           .delay_ms = op->delay_ms,
-                          .upgrade = op->kind == OP_CONVERT};
+                          .upgrade = op->kind == OP_CONVERT,
+                          .has_id = op->request.len > 0};
+    if (r->again && once_is_sure(r->once))
+        sim_wrong(r->w, "I30",
+                  "op %" PRIu64 " was asked before and waits anew, ticket %" PRIu64, op->index,
+                  ev->ticket);
     if (known) {
         *known = w; /* taken over, in its place */
         return;
@@ -306,6 +323,10 @@ static void hold_gone(struct rules *r, const struct event *ev)
         r->op->kind == OP_RELEASE && r->op->fence && r->op->fence != ev->fence)
         sim_wrong(r->w, "I5", "op %" PRIu64 ": fence %" PRIu64 " is released by another one",
                   r->op->index, ev->fence);
+    if (ev->reason == REASON_CANCEL && h->asker != r->op->target)
+        sim_wrong(r->w, "I30",
+                  "op %" PRIu64 ": fence %" PRIu64 " is called off by somebody else",
+                  r->op->index, ev->fence);
     if (h->delay_ms && ev->kind != EVENT_RELEASED && ev->reason != REASON_NAMESPACE)
         close_lock(r, h, ev->at_ms + h->delay_ms);
     drop_hold(r, h);
@@ -324,6 +345,10 @@ static void wait_gone(struct rules *r, const struct event *ev)
                   r->op->index, ev->ticket);
     if (ev->kind == EVENT_TIMEOUT)
         check_time(r, "ticket", ev->ticket, w->asked, w->wait_ms);
+    if (w->away_until && ev->reason == REASON_CANCEL && r->op->kind != OP_CANCEL &&
+        ev->at_ms < w->away_until)
+        sim_wrong(r->w, "I30", "op %" PRIu64 ": ticket %" PRIu64 " could still come back",
+                  r->op->index, ev->ticket);
     drop_wait(r, w);
 }
 
@@ -395,8 +420,31 @@ static void namespace_gone(struct rules *r, struct slice name)
 
 /* --- one step --- */
 
+/* What was known is said once more, to another asker: a cancel of the one before, or of either
+ * when both have been told of a grant, frees nothing. */
+static void told_again(struct rules *r, const struct event *ev)
+{
+    struct book_hold *h = hold_by_fence(r, id_of(ev->ns, ev->name), ev->fence);
+    struct book_wait *w = wait_by_ticket(r, ev->ticket);
+    if (ev->kind == EVENT_GRANTED && h)
+        h->asker = 0;
+    if (ev->kind != EVENT_QUEUED)
+        return;
+    if (!w) {
+        sim_wrong(r->w, "I30", "op %" PRIu64 ": ticket %" PRIu64 " is not in line",
+                  r->op->index, ev->ticket);
+        return;
+    }
+    w->asker = r->op->asker;
+    w->away_until = 0;
+}
+
 static void take_event(struct rules *r, const struct event *ev)
 {
+    if (r->again && !ev->news && (ev->asker == r->op->asker || ev->kind == EVENT_QUEUED)) {
+        told_again(r, ev);
+        return;
+    }
     switch (ev->kind) {
     case EVENT_GRANTED:
         granted(r, ev);
@@ -470,7 +518,7 @@ static void keep_sessions(struct rules *r, const struct event *events, size_t n)
             s->end_ms = r->now_ms + s->linger_ms;
         return;
     }
-    if (op->kind == OP_CANCEL)
+    if (op->kind == OP_CANCEL || r->again)
         return;
     keep(r, op->session);
     for (size_t i = 0; op->kind == OP_SESSION_KEEPALIVE && i < op->more.n; i++)
@@ -527,32 +575,65 @@ static void check_several(const struct rules *r, const struct event *events, siz
                   granted, 1 + op->more.n);
 }
 
-/* Who has cancelled stands in no line and holds nothing of it. */
-static void check_cancel(const struct rules *r)
+bool rules_dead_run(uint64_t asker, uint64_t live)
+{
+    return asker && asker >> OP_NODE_SHIFT == live >> OP_NODE_SHIFT &&
+           asker >> OP_RUN_SHIFT != live >> OP_RUN_SHIFT;
+}
+
+bool rules_holds(const struct rules *r, const struct op *op, uint64_t fence)
+{
+    uint64_t lock = id_of(op->ns, op->name);
+    for (size_t i = 0; i < r->n_holds; i++) {
+        const struct book_hold *h = &r->holds[i];
+        if (h->lock == lock && h->fence == fence)
+            return h->end_ms == 0 || h->end_ms > r->now_ms;
+    }
+    return false;
+}
+
+/* Who has cancelled stands in no line and holds nothing of it. Who has an id and did not go by
+ * itself keeps its place for a while, and what it was granted. */
+static void check_cancel(struct rules *r)
 {
     const struct op *op = r->op;
     if (op->kind != OP_CANCEL)
         return;
     bool run = op->name.len == 0 && op->session.len == 0;
+    bool stays = run || op->flags & OP_AWAY;
+    once_cancel(r->once, r, op);
+    if (run)
+        once_away(r->once, op->target);
     for (size_t i = 0; i < r->n_waits; i++) {
-        uint64_t a = r->waits[i].asker;
-        bool gone = run ? a >> OP_NODE_SHIFT == op->target >> OP_NODE_SHIFT &&
-                              a >> OP_RUN_SHIFT != op->target >> OP_RUN_SHIFT
-                        : a == op->target;
-        if (a && gone)
+        struct book_wait *w = &r->waits[i];
+        bool gone = run ? rules_dead_run(w->asker, op->target) : w->asker == op->target;
+        if (!w->asker || !gone)
+            continue;
+        if (!stays || !w->has_id)
             sim_wrong(r->w, "I12", "op %" PRIu64 ": asker %" PRIx64 " is gone and waits",
-                      op->index, a);
+                      op->index, w->asker);
+        else if (!w->away_until)
+            w->away_until = r->now_ms + RECEIPT_RETURN_MS;
     }
-    for (size_t i = 0; !run && i < r->n_holds; i++)
+    for (size_t i = 0; !(stays && (run || op->request.len)) && i < r->n_holds; i++)
         if (r->holds[i].asker == op->target)
             sim_wrong(r->w, "I12", "op %" PRIu64 ": asker %" PRIx64 " is gone and holds",
                       op->index, op->target);
 }
 
+/* I30: who does not come back leaves the line. */
+static void check_away(const struct rules *r)
+{
+    for (size_t i = 0; i < r->n_waits; i++)
+        if (r->waits[i].away_until && r->now_ms >= r->waits[i].away_until)
+            sim_wrong(r->w, "I30", "op %" PRIu64 ": ticket %" PRIu64 " has not come back",
+                      r->op->index, r->waits[i].ticket);
+}
+
 static bool could_go(const struct rules *r, const struct book_wait *w, bool only_shared)
 {
-    if (w->policy == POLICY_TIMED)
-        return false; /* when it is quiet is not in the news */
+    if (w->policy == POLICY_TIMED || w->away_until)
+        return false; /* when it is quiet is not in the news; nobody may be there */
     if (w->upgrade)
         return fits(r, w->lock, w->who, MODE_EXCLUSIVE, 0, 0);
     return fits(r, w->lock, 0, w->mode, w->permits, w->of) &&
@@ -591,16 +672,19 @@ void rules_step(struct rules *r, const struct op *op, const struct event *events
     r->op = op;
     if (op->now_ms > r->now_ms)
         r->now_ms = op->now_ms;
+    r->again = once_begin(r->once, op);
     take_letters(r, true);
     for (size_t i = 0; i < n; i++)
         take_event(r, &events[i]);
     for (size_t i = 0; i < n; i++)
-        if (events[i].kind == EVENT_NAMESPACE_DELETED)
+        if (events[i].kind == EVENT_NAMESPACE_DELETED && !r->again)
             namespace_gone(r, events[i].ns);
+    once_end(r->once, r, op, events, n);
     keep_sessions(r, events, n);
     take_letters(r, false);
     check_several(r, events, n);
     check_cancel(r);
+    check_away(r);
     for (size_t i = 0; i < r->n_waits; i++)
         check_waiter(r, &r->waits[i]);
 }

@@ -92,8 +92,7 @@ static void repeat_grant(struct twin *t, const struct event *was, const struct o
         if (!slice_eq(h->lock->name, op->name) || h->lock->space != twin_space(t, op->ns) ||
             !twin_named(&by_fence, h, t->now))
             continue;
-        if (h->asker)
-            h->asker = op->asker;
+        h->asker = 0;
         struct event *ev = twin_tell_hold(t, h, EVENT_GRANTED, fx);
         ev->news = false;
         ev->asker = op->asker;
