@@ -113,6 +113,7 @@ enum sim_event_kind {
     EV_GO,     /* it goes away, if it still waits */
     EV_KEEP,   /* its server keeps its session */
     EV_FAULT,
+    EV_CRASH,
     EV_HUNT,
     EV_START,
     EV_JOIN,
@@ -166,6 +167,7 @@ void sim_drop(struct sim_event *ev);                          /* frees it */
 /* sim_fault.c */
 void sim_plan(uint64_t seed, enum sim_aim aim, struct sim_plan *ret);
 void sim_fault(struct sim_world *w);
+void sim_crash(struct sim_world *w, uint64_t id); /* it starts again later */
 void sim_hunt(struct sim_world *w, uint64_t leader, size_t group, uint64_t term);
 void sim_operate(struct sim_world *w); /* starts who was added, stops who was removed */
 void sim_heal_cuts(struct sim_world *w);

@@ -153,7 +153,7 @@ static void cut(struct sim_world *w)
     }
 }
 
-static void crash(struct sim_world *w, uint64_t id)
+void sim_crash(struct sim_world *w, uint64_t id)
 {
     if (!w->nodes[id].order || w->nodes[id].gone)
         return;
@@ -169,7 +169,7 @@ void sim_hunt(struct sim_world *w, uint64_t leader, size_t group, uint64_t term)
     w->n_faults++;
     sim_heal_cuts(w);
     if (w->plan.crashes && sim_chance(w, 25)) {
-        crash(w, leader);
+        sim_crash(w, leader);
         return;
     }
     isolate(w, leader, sim_chance(w, 30) ? 1 + sim_random(w, SIM_NODES) : leader);
@@ -337,7 +337,7 @@ void sim_fault(struct sim_world *w)
     case 0:
     case 1:
         if (w->plan.crashes)
-            crash(w, id);
+            sim_crash(w, id);
         break;
     case 2:
         if (w->plan.cuts)

@@ -79,6 +79,9 @@ static void one_event(struct sim_world *w)
         sim_fault(w);
         sim_operate(w);
         sim_post(w, 1 + sim_random(w, 2 * w->plan.fault_every_ms), EV_FAULT, 0);
+    } else if (ev->kind == EV_CRASH && !w->healing) {
+        if (ev->life == n->life)
+            sim_crash(w, ev->node);
     } else if (ev->kind == EV_HUNT) {
         sim_hunt(w, ev->node, ev->from, ev->life);
     } else if (ev->kind == EV_JOIN) {

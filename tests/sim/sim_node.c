@@ -67,8 +67,11 @@ static void host_snapshot(void *ctx, struct snapshot_task *task)
     BELAY_CHECK(!n->task);
     n->task = task;
     n->wrong_disk = !order_raft_snapshot_write(task);
-    sim_post(w, 1 + sim_random(w, 5 * w->plan.disk_ms + 20), EV_SNAPSHOT, n->id)->life =
-        n->life;
+    uint64_t most = 5 * w->plan.disk_ms + 20;
+    bool aim = w->options->aim == AIM_SNAPSHOTS;
+    if (sim_chance(w, aim ? 60 : 20)) /* of a large state: another may be fetched meanwhile */
+        most = 2000;
+    sim_post(w, 1 + sim_random(w, most), EV_SNAPSHOT, n->id)->life = n->life;
 }
 
 static void host_fetch(void *ctx, struct fetch *f)
@@ -312,6 +315,9 @@ void sim_node_event(struct sim_world *w, struct sim_event *ev)
         struct snapshot_task *task = n->task;
         n->task = NULL;
         order_raft_snapshotted(o, task, !n->wrong_disk);
+        /* What is on its disk now must be whole. */
+        if (w->plan.crashes && sim_chance(w, w->options->aim == AIM_SNAPSHOTS ? 30 : 10))
+            sim_post(w, sim_random(w, 300), EV_CRASH, n->id)->life = n->life;
     } else if (ev->kind == EV_FETCHED) {
         struct fetch *f = n->fetch;
         n->fetch = NULL;
