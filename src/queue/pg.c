@@ -33,7 +33,7 @@ struct pg {
     int poll_fd;     /* of `poll`, and what it looks for */
     int poll_events;
     uv_poll_cb poll_cb;
-    uv_timer_t *timer; /* reconnect, or time-out of a connect */
+    uv_timer_t *timer; /* reconnect, time-out of a connect, or the end of a broken one */
     bool up, closed, sticky;
     bool calling, doomed; /* inside a callback: pg_close() waits until it is over */
     unsigned failures;
@@ -158,6 +158,8 @@ static void on_io(uv_poll_t *poll, int status, int events)
 {
     struct pg *pg = poll->data;
     enter(pg);
+    if (status < 0)
+        pg->poll_events = 0; /* libuv has stopped to watch: watch() must begin again */
     if (status < 0 || (events & UV_READABLE))
         (void)PQconsumeInput(pg->conn); /* a failure shows in PQstatus() */
     take_results(pg);
@@ -171,9 +173,22 @@ static void on_io(uv_poll_t *poll, int status, int events)
     leave(pg);
 }
 
+static void on_broken(uv_timer_t *timer)
+{
+    struct pg *pg = timer->data;
+    enter(pg);
+    lose(pg, PQerrorMessage(pg->conn));
+    leave(pg);
+}
+
 static void watch_with(struct pg *pg, int events, uv_poll_cb cb)
 {
     int fd = PQsocket(pg->conn);
+    if (fd < 0) { /* found broken while sending; callbacks never come from pg_send() */
+        drop_poll(pg);
+        (void)uv_timer_start(pg->timer, on_broken, 0, 0);
+        return;
+    }
     if (pg->poll && pg->poll_fd != fd) /* libpq tried another address */
         drop_poll(pg);
     if (!pg->poll) {
@@ -199,9 +214,10 @@ static void watch(struct pg *pg, int events)
 static void on_connect_io(uv_poll_t *poll, int status, int events)
 {
     (void)events;
-    (void)status; /* libpq finds out what is wrong */
     struct pg *pg = poll->data;
     enter(pg);
+    if (status < 0) /* libpq finds out what is wrong */
+        pg->poll_events = 0;
     switch (PQconnectPoll(pg->conn)) {
     case PGRES_POLLING_READING:
         watch_with(pg, UV_READABLE, on_connect_io);

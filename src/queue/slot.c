@@ -1,14 +1,18 @@
-/* slot.c - transaction mode: one connection and one runner per slot.
+/* slot.c - transaction mode. A slot is a connection with its transaction. A clerk is a runner
+ * and the search for its next group; there is one for each group that may be worked on at a
+ * time. A worker that has enough to do opens some slots more than it has clerks.
  *
- *   DOWN --up--> IDLE --wake--> CLAIMING --row--> WORKING --done--> CLAIMING ...
- *                 ^                | nothing anywhere
- *                 +----ROLLBACK----+
+ *   DOWN --up--> IDLE --a clerk sits down--> CLAIMING --row--> WORKING --done--> SETTLING
+ *                 ^ ^                           | nothing                           | commit
+ *                 | +---------ROLLBACK----------+                                   |
+ *                 +-----------------------------------------------------------------+
  *   any --connection lost--> DOWN: the server has rolled back, the claim is somebody else's, so
  * the command is killed at once and its result is thrown away
  *
  * The transaction is open from BEGIN before the claim to COMMIT after the settle: the row locks
- * are the claim. Settle, COMMIT, BEGIN and the next claim leave in one write: one round trip
- * per group. */
+ * are the claim. While the disk makes a commit last, its clerk goes on at an idle slot; the
+ * entity stays locked until the commit is through. When no slot is idle, settle, COMMIT, BEGIN
+ * and the next claim leave in one write: one round trip per group. */
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -21,21 +25,62 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum slot_state { SLOT_DOWN, SLOT_IDLE, SLOT_CLAIMING, SLOT_WORKING };
+enum slot_state { SLOT_DOWN, SLOT_IDLE, SLOT_CLAIMING, SLOT_WORKING, SLOT_SETTLING };
+
+enum { SLOTS_SPARE = 4 }; /* so many commits may be waited for beside the work */
+
+struct clerk {
+    struct runner *runner;
+    struct pass pass;
+    struct slot *slot; /* where it sits; NULL: idle */
+};
 
 struct slot {
     struct worker *w;
     struct pg *pg;
-    struct runner *runner;
+    struct clerk *clerk; /* who sits here, while CLAIMING or WORKING and after a loss */
     enum slot_state state;
-    struct pass pass;
-    struct group *group;    /* while WORKING, and while its end is awaited after a loss */
+    struct group *group; /* from the claim until the commit, or until its command has ended */
     enum verdict_kind sent; /* of the settle on its way */
     char cell[16];
     unsigned on_its_way; /* answers awaited */
 };
 
 static void send_claim(struct slot *s, bool begin);
+static void rollback(struct slot *s);
+static void open_slot(struct worker *w);
+
+static void sit(struct clerk *clerk, struct slot *s)
+{
+    clerk->slot = s;
+    s->clerk = clerk;
+}
+
+/* Returns who sat there, or NULL. */
+static struct clerk *stand_up(struct slot *s)
+{
+    struct clerk *clerk = s->clerk;
+    if (clerk)
+        clerk->slot = NULL;
+    s->clerk = NULL;
+    return clerk;
+}
+
+static struct slot *idle_slot(struct worker *w)
+{
+    for (unsigned i = 0; i < w->n_slot; i++)
+        if (w->slots[i].state == SLOT_IDLE && w->slots[i].on_its_way == 0)
+            return &w->slots[i];
+    return NULL;
+}
+
+static struct clerk *idle_clerk(struct worker *w)
+{
+    for (unsigned i = 0; i < w->concurrency; i++)
+        if (!w->clerks[i].slot)
+            return &w->clerks[i];
+    return NULL;
+}
 
 /* ---- settle --------------------------------------------------------------------------------
  */
@@ -49,6 +94,17 @@ static void on_settle(void *arg, const PGresult *res)
                   pg_message(res));
 }
 
+/* The slot is free. A clerk that found nothing may have passed over what was locked until now.
+ */
+static void settled(struct slot *s, bool ok)
+{
+    s->state = SLOT_IDLE;
+    if (!ok)
+        rollback(s);
+    if (idle_clerk(s->w))
+        worker_wake(s->w);
+}
+
 static void on_commit(void *arg, const PGresult *res)
 {
     struct slot *s = arg;
@@ -56,12 +112,15 @@ static void on_commit(void *arg, const PGresult *res)
     s->on_its_way--;
     s->group = NULL;
     /* COMMIT of a failed transaction answers ROLLBACK, without an error. */
-    if (pg_ok(res) && strcmp(PQcmdStatus((PGresult *)(uintptr_t)res), "COMMIT") == 0)
+    bool ok = pg_ok(res) && strcmp(PQcmdStatus((PGresult *)(uintptr_t)res), "COMMIT") == 0;
+    if (ok)
         worker_count(s->w, g->queue, s->sent);
     else
         log_warn("queue.not_settled", "queue=%s requests=%s error=\"%s\"",
                  log_bytes(slice_str(g->queue)), g->ids, pg_message(res));
     group_free(g);
+    if (s->state == SLOT_SETTLING && res)
+        settled(s, ok);
     worker_maybe_close(s->w);
 }
 
@@ -118,25 +177,46 @@ static void give_back(struct slot *s)
     group_free(s->group);
     s->group = NULL;
     s->state = SLOT_IDLE;
+    (void)stand_up(s);
 }
 
 static void go_idle(struct slot *s)
 {
     s->state = SLOT_IDLE;
-    worker_idle(s->w, &s->pass);
+    worker_idle(s->w, &stand_up(s)->pass);
+}
+
+/* The settle is sent: on with the next group, here or at a slot that has no commit to wait for.
+ */
+static void move_on(struct slot *s)
+{
+    struct slot *next = s->w->stopping ? NULL : idle_slot(s->w);
+    if (!next && !s->w->stopping) {
+        if (s->w->n_slot < slots_max(s->w))
+            open_slot(s->w); /* for the next time: this worker has enough to do */
+        send_claim(s, true);
+        return;
+    }
+    pg_sync(s->pg);
+    s->state = SLOT_SETTLING;
+    struct clerk *clerk = stand_up(s);
+    if (next) {
+        sit(clerk, next);
+        send_claim(next, true);
+    }
 }
 
 static void on_done(void *arg, struct group *g, const struct verdict *v)
 {
-    struct slot *s = arg;
-    BELAY_CHECK(g == s->group);
+    struct slot *s = ((struct clerk *)arg)->slot;
+    BELAY_CHECK(s && g == s->group);
     if (g->lost) { /* the connection went: so did the claim */
         s->group = NULL;
         group_free(g);
-        if (pg_is_up(s->pg)) {
+        (void)stand_up(s);
+        if (pg_is_up(s->pg))
             s->state = SLOT_IDLE;
-            worker_tend(s->w);
-        }
+        worker_tend(s->w); /* counts the attempt, then wakes */
         worker_maybe_close(s->w);
         return;
     }
@@ -146,30 +226,27 @@ static void on_done(void *arg, struct group *g, const struct verdict *v)
         return;
     }
     send_settle(s, v);
-    if (!s->w->stopping) {
-        send_claim(s, true);
-        return;
-    }
-    pg_sync(s->pg);
-    s->state = SLOT_IDLE;
+    move_on(s);
 }
 
 static void work_on(struct slot *s, struct group *g)
 {
+    struct clerk *clerk = s->clerk;
     s->state = SLOT_WORKING;
     log_debug("queue.claim", "kind=%s requests=%s entity=%s line=%" PRId64, g->kind, g->ids,
-              log_bytes(slice_str(g->entity)), s->pass.line[pass_queue(s->w, &s->pass)]);
-    pass_found(&s->pass);
-    worker_wake(s->w); /* where one was found there may be more: the next slot looks */
+              log_bytes(slice_str(g->entity)),
+              clerk->pass.line[pass_queue(s->w, &clerk->pass)]);
+    pass_found(&clerk->pass);
+    worker_wake(s->w); /* where one was found there may be more: the next clerk looks */
     if (g->refuse) {
         struct verdict v = {.kind = VERDICT_ERROR, .error = slice_str(g->refuse)};
-        on_done(s, g, &v);
-    } else if (!runner_start(s->runner, g)) {
+        on_done(clerk, g, &v);
+    } else if (!runner_start(clerk->runner, g)) {
         int code = errno;
         give_back(s);
         worker_fail(s->w, "cannot start %s: %s", s->w->o->argv[0], strerror(code));
     } else {
-        runner_flush(s->runner);
+        runner_flush(clerk->runner);
     }
 }
 
@@ -177,25 +254,28 @@ static void work_on(struct slot *s, struct group *g)
  * does. */
 static void claim_failed(struct slot *s, const PGresult *res)
 {
+    struct clerk *clerk = s->clerk;
     rollback(s);
-    if (strcmp(pg_state(res), "55P03") == 0 && !s->pass.careful && !s->w->stopping) {
+    if (strcmp(pg_state(res), "55P03") == 0 && !clerk->pass.careful && !s->w->stopping) {
         log_debug("queue.conflict", "state=55P03 queue=%s",
-                  log_bytes(slice_str(s->w->o->queues[pass_queue(s->w, &s->pass)].name)));
-        s->pass.careful = true;
+                  log_bytes(slice_str(s->w->o->queues[pass_queue(s->w, &clerk->pass)].name)));
+        clerk->pass.careful = true;
         send_claim(s, true);
         return;
     }
     s->state = SLOT_IDLE;
-    s->pass.busy = 1; /* look again soon */
+    (void)stand_up(s);
+    clerk->pass.busy = 1; /* look again soon */
     if (!worker_hopeless(s->w, res)) {
         log_warn("queue.claim_failed", "state=%s error=\"%s\"", pg_state(res), pg_message(res));
-        worker_idle(s->w, &s->pass);
+        worker_idle(s->w, &clerk->pass);
     }
 }
 
 static void on_claim(void *arg, const PGresult *res)
 {
     struct slot *s = arg;
+    struct clerk *clerk = s->clerk;
     struct worker *w = s->w;
     s->on_its_way--;
     if (!res)
@@ -205,12 +285,12 @@ static void on_claim(void *arg, const PGresult *res)
         worker_maybe_close(w);
         return;
     }
-    size_t q = pass_queue(w, &s->pass);
+    size_t q = pass_queue(w, &clerk->pass);
     struct claim c;
     claim_read(w->o->queues[q].name, res, &c);
     BELAY_CHECK(c.n_group <= 1 && !c.end);
-    s->pass.line[q] = c.line;
-    s->pass.busy += c.busy;
+    clerk->pass.line[q] = c.line;
+    clerk->pass.busy += c.busy;
     struct group *g = c.n_group ? list_item(c.groups.next, struct group, link) : NULL;
     if (g) {
         list_remove(&g->link);
@@ -219,7 +299,7 @@ static void on_claim(void *arg, const PGresult *res)
             give_back(s);
         else
             work_on(s, g);
-    } else if (!w->stopping && pass_next(w, &s->pass)) {
+    } else if (!w->stopping && pass_next(w, &clerk->pass)) {
         send_claim(s, false);
     } else {
         rollback(s);
@@ -231,9 +311,10 @@ static void on_claim(void *arg, const PGresult *res)
 static void send_claim(struct slot *s, bool begin)
 {
     struct worker *w = s->w;
-    size_t q = pass_queue(w, &s->pass);
+    struct clerk *clerk = s->clerk;
+    size_t q = pass_queue(w, &clerk->pass);
     char line[24];
-    (void)snprintf(line, sizeof line, "%" PRId64, s->pass.line[q]);
+    (void)snprintf(line, sizeof line, "%" PRId64, clerk->pass.line[q]);
     struct buf process = {0};
     text_put_uuids(&process, 1);
     const char *p[] = {w->o->queues[q].name,
@@ -241,7 +322,7 @@ static void send_claim(struct slot *s, bool begin)
                        s->cell,
                        buf_cstr(&process),
                        w->o->base.require_created ? "t" : "f",
-                       s->pass.careful ? "t" : "f"};
+                       clerk->pass.careful ? "t" : "f"};
     s->state = SLOT_CLAIMING;
     if (begin)
         pg_send(s->pg, "BEGIN", 0, NULL, NULL, NULL);
@@ -272,7 +353,9 @@ static void on_down(void *arg, const char *why)
     s->state = SLOT_DOWN;
     if (s->group) {
         s->group->lost = true;
-        runner_kill(s->runner);
+        runner_kill(s->clerk->runner);
+    } else if (stand_up(s)) {
+        worker_wake(s->w); /* at another slot, if there is one */
     }
     worker_maybe_close(s->w);
 }
@@ -284,36 +367,56 @@ static void on_notify(void *arg, const char *channel, const char *payload)
     (void)payload;
 }
 
-void slots_open(struct worker *w, const char *cells)
+static void open_slot(struct worker *w)
 {
     static const struct pg_events events = {on_up, on_down, on_notify};
-    w->slots = mem_zalloc(w->concurrency * sizeof *w->slots);
+    struct slot *s = &w->slots[w->n_slot++];
+    s->pg = pg_open(&w->loop, w->o->base.url ? w->o->base.url : "", w->name, &events, s);
+}
+
+unsigned slots_max(const struct worker *w)
+{
+    unsigned spare = w->concurrency < SLOTS_SPARE ? w->concurrency + 1 : SLOTS_SPARE;
+    unsigned n = w->concurrency + spare;
+    return n < WORKER_SLOTS_MAX ? n : WORKER_SLOTS_MAX;
+}
+
+void slots_open(struct worker *w, const char *cells)
+{
+    unsigned n = slots_max(w);
+    w->clerks = mem_zalloc(w->concurrency * sizeof *w->clerks);
     for (unsigned i = 0; i < w->concurrency; i++) {
+        struct clerk *clerk = &w->clerks[i];
+        clerk->pass.turn = i;
+        clerk->runner = runner_open(&w->run, on_done, clerk);
+    }
+    w->slots = mem_zalloc(n * sizeof *w->slots);
+    for (unsigned i = 0; i < n; i++) {
         struct slot *s = &w->slots[i];
         int64_t cell = 0; /* fewer cells than slots: the rest work without the journal */
         (void)text_array_next_i64(&cells, &cell);
         (void)snprintf(s->cell, sizeof s->cell, "%" PRId64, cell);
         s->w = w;
-        s->pass.turn = i;
-        s->runner = runner_open(&w->run, on_done, s);
-        s->pg = pg_open(&w->loop, w->o->base.url ? w->o->base.url : "", w->name, &events, s);
     }
+    while (w->n_slot < w->concurrency)
+        open_slot(w);
 }
 
 bool slots_wake(struct worker *w)
 {
-    for (unsigned i = 0; w->slots && i < w->concurrency; i++)
-        if (w->slots[i].state == SLOT_IDLE && w->slots[i].on_its_way == 0) {
-            pass_reset(&w->slots[i].pass);
-            send_claim(&w->slots[i], true);
-            return true;
-        }
-    return false;
+    struct clerk *clerk = w->clerks ? idle_clerk(w) : NULL;
+    struct slot *s = clerk ? idle_slot(w) : NULL;
+    if (!s)
+        return false;
+    sit(clerk, s);
+    pass_reset(&clerk->pass);
+    send_claim(s, true);
+    return true;
 }
 
 bool slots_quiet(const struct worker *w)
 {
-    for (unsigned i = 0; w->slots && i < w->concurrency; i++) {
+    for (unsigned i = 0; i < w->n_slot; i++) {
         const struct slot *s = &w->slots[i];
         if (s->group || s->on_its_way > 0 || s->state == SLOT_CLAIMING)
             return false;
@@ -323,14 +426,14 @@ bool slots_quiet(const struct worker *w)
 
 void slots_kill(struct worker *w)
 {
-    for (unsigned i = 0; w->slots && i < w->concurrency; i++)
-        runner_kill(w->slots[i].runner);
+    for (unsigned i = 0; w->clerks && i < w->concurrency; i++)
+        runner_kill(w->clerks[i].runner);
 }
 
 void slots_close(struct worker *w)
 {
-    for (unsigned i = 0; w->slots && i < w->concurrency; i++) {
+    for (unsigned i = 0; i < w->n_slot; i++)
         pg_close(w->slots[i].pg);
-        runner_close(w->slots[i].runner);
-    }
+    for (unsigned i = 0; w->clerks && i < w->concurrency; i++)
+        runner_close(w->clerks[i].runner);
 }

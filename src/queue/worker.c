@@ -227,6 +227,8 @@ void worker_idle(struct worker *w, const struct pass *p)
         pg_sync(w->control);
     } else if (p->busy > 0) {
         (void)uv_timer_start(&w->recheck, on_recheck, WORKER_RECHECK_MS, 0);
+    } else if (!w->o->base.drain) {
+        (void)uv_timer_stop(&w->recheck); /* what was passed over is gone */
     }
 }
 
@@ -310,10 +312,16 @@ void worker_count(struct worker *w, const char *queue, enum verdict_kind kind)
 /* ---- control connection --------------------------------------------------------------------
  */
 
+/* No answer, because the connection goes or the server is being stopped: `down` follows. */
+static bool cut_off(const PGresult *res)
+{
+    return !res || strncmp(pg_state(res), "57P0", 4) == 0;
+}
+
 static void on_ready(void *arg, const PGresult *res)
 {
     struct worker *w = arg;
-    if (w->stopping || !res)
+    if (w->stopping || cut_off(res))
         return;
     if (!pg_ok(res)) {
         worker_fail(w, "%s", pg_message(res));
@@ -329,7 +337,7 @@ static void on_ready(void *arg, const PGresult *res)
 static void on_version(void *arg, const PGresult *res)
 {
     struct worker *w = arg;
-    if (w->stopping || !res)
+    if (w->stopping || cut_off(res))
         return;
     if (!pg_ok(res)) {
         worker_fail(w, "%s (is the schema installed? belay queue install)", pg_message(res));
@@ -356,7 +364,7 @@ static void on_control_up(void *arg)
 {
     struct worker *w = arg;
     char slots[16];
-    (void)snprintf(slots, sizeof slots, "%u", w->concurrency);
+    (void)snprintf(slots, sizeof slots, "%u", slots_max(w));
     const char *count[] = {slots}, *prime[] = {w->channel_push, w->prime};
     log_info("queue.connected", "worker=%s", w->name);
     pg_send(w->control, w->sql.version, 0, NULL, on_version, w);
@@ -530,6 +538,7 @@ int worker_run(const struct worker_options *o, char *why, size_t why_bytes)
     (void)uv_loop_close(&w->loop);
     rc = w->rc;
     free(w->slots);
+    free(w->clerks);
     free_sql(w);
     free(w);
     return rc;

@@ -42,6 +42,7 @@ struct pass {
 };
 
 struct slot;
+struct clerk;
 struct lease;
 
 struct worker {
@@ -63,7 +64,9 @@ struct worker {
     uint64_t n_complete, n_error, n_retry;
     uv_timer_t tick, recheck, done, prime_timer, grace;
     uv_signal_t sigterm, sigint;
-    struct slot *slots;  /* transaction mode: o->concurrency of them */
+    struct slot *slots;   /* transaction mode: n_slot of them are open */
+    struct clerk *clerks; /* and `concurrency` of these */
+    unsigned n_slot;
     struct lease *lease; /* lease mode */
     unsigned concurrency, batch, lease_ms;
     int rc;
@@ -92,6 +95,7 @@ bool pass_next(struct worker *w, struct pass *p);
 void pass_found(struct pass *p);
 
 /* slot.c: transaction mode */
+unsigned slots_max(const struct worker *w);           /* cells, too */
 void slots_open(struct worker *w, const char *cells); /* array literal of cells */
 bool slots_wake(struct worker *w);                    /* false: nobody is idle */
 bool slots_quiet(const struct worker *w);             /* nothing runs or is on its way */
