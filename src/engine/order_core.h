@@ -94,6 +94,7 @@ struct replica {
     uint64_t heard_at;                /* and when, of the host's clock */
     uint64_t preferred, preferred_ms; /* leader: who should lead instead, and since when */
     struct buf proposal;
+    uint64_t proposed_ms;
     struct buf early; /* forwarded to a leader that is not ready yet */
 
     struct read *reads, **reads_end;
@@ -186,7 +187,9 @@ void lead_rank(struct replica *r);      /* who would stand for election before t
 void lead_tell(struct order_raft *o, uint64_t to);
 void lead_hear(struct order_raft *o, const struct wire *msg);
 
-/* order_see.c: as struct order_ops */
+/* order_see.c */
+bool order_may_propose(const struct replica *r); /* now, or is it better to wait for more? */
+/* As struct order_ops. */
 uint64_t see_age(const struct order *base, size_t shard, uint64_t *ret_now_ms);
 const char *see_not_ready(const struct order *base);
 

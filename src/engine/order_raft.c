@@ -185,6 +185,7 @@ static void propose(struct replica *r)
     buf_put_slice(&entry, buf_slice(&r->proposal));
     BELAY_CHECK(!entry.oom);
     buf_clear(&r->proposal);
+    r->proposed_ms = order_now(o);
     /* Refused only when it has just stopped leading: then all of it is sent to the next one. */
     if (group_propose(r->group, buf_slice(&entry), order_now(o)) != BELAY_OK)
         r->leads = false;
@@ -450,17 +451,6 @@ static void send_frames(struct order_raft *o)
             send_frame(o, to);
 }
 
-size_t order_raft_due(const struct order_raft *o)
-{
-    if (journal_busy(o->journal))
-        return 0;
-    size_t bytes = journal_due(o->journal);
-    for (size_t i = 0; i < o->base.n_shards; i++)
-        if (o->replicas[i].leads)
-            bytes += buf_len(&o->replicas[i].proposal);
-    return bytes;
-}
-
 /* What came while the last write was under way becomes one entry of each group, which this
  * node and the others write once. */
 void order_raft_write(struct order_raft *o)
@@ -468,7 +458,7 @@ void order_raft_write(struct order_raft *o)
     if (order_raft_due(o) == 0)
         return;
     for (size_t i = 0; i < o->base.n_shards; i++)
-        if (o->replicas[i].leads)
+        if (order_may_propose(&o->replicas[i]))
             propose(&o->replicas[i]);
     send_frames(o);
     struct journal_job *job = journal_job_take(o->journal);
@@ -627,22 +617,6 @@ void order_raft_tick(struct order_raft *o)
         o->give_up_ms = now + ORDER_RESEND_MS;
         engine_give_up(o->engine);
     }
-}
-
-uint64_t order_raft_next_ms(const struct order_raft *o)
-{
-    uint64_t next = o->steer_ms;
-    uint64_t soon = order_now(o) + ORDER_PROBE_MS;
-    if ((o->asks || o->fetch) && soon < next)
-        next = soon;
-    for (size_t i = 0; i < o->base.n_shards; i++) {
-        const struct replica *r = &o->replicas[i];
-        uint64_t at = group_next_ms(r->group);
-        next = at < next ? at : next;
-        if ((r->first || r->reads) && soon < next)
-            next = soon;
-    }
-    return next;
 }
 
 /* --- the order that the engine sees --- */

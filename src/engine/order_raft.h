@@ -27,6 +27,7 @@ enum {
     ORDER_PATIENCE_MS = 10000,  /* how long an op waits for a leader, beyond its own wait */
     ORDER_RESEND_MS = 1000,     /* what is not applied by then is sent again */
     ORDER_PROBE_MS = 100,       /* and so is a question that is not answered */
+    ORDER_COMMIT_WAIT_MS = 2,   /* so long the next entry waits for the last one at most */
     ORDER_ASKS_MAX = 64,        /* wishes of operators at one node */
     ORDER_SILENCE_MS =
         30000,               /* a node not heard for so long: who waits there leaves the line */

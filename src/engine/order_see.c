@@ -55,3 +55,44 @@ bool order_raft_idle(const struct order_raft *o)
             return false;
     return true;
 }
+
+/* --- what is due, and when --- */
+
+/* An entry costs every node a write and the leader a message to each, whatever is in it. So the
+ * next one is made when the last one is committed: until then more comes. But where messages
+ * take long, several are on their way. */
+bool order_may_propose(const struct replica *r)
+{
+    return r->leads && (group_commit(r->group) >= group_last(r->group) ||
+                        order_now(r->o) >= r->proposed_ms + ORDER_COMMIT_WAIT_MS);
+}
+
+size_t order_raft_due(const struct order_raft *o)
+{
+    if (journal_busy(o->journal))
+        return 0;
+    size_t bytes = journal_due(o->journal);
+    for (size_t i = 0; i < o->base.n_shards; i++)
+        if (order_may_propose(&o->replicas[i]))
+            bytes += buf_len(&o->replicas[i].proposal);
+    return bytes;
+}
+
+uint64_t order_raft_next_ms(const struct order_raft *o)
+{
+    uint64_t next = o->steer_ms;
+    uint64_t soon = order_now(o) + ORDER_PROBE_MS;
+    if ((o->asks || o->fetch) && soon < next)
+        next = soon;
+    for (size_t i = 0; i < o->base.n_shards; i++) {
+        const struct replica *r = &o->replicas[i];
+        uint64_t at = group_next_ms(r->group);
+        next = at < next ? at : next;
+        if ((r->first || r->reads) && soon < next)
+            next = soon;
+        at = r->proposed_ms + ORDER_COMMIT_WAIT_MS;
+        if (r->leads && buf_len(&r->proposal) && !journal_busy(o->journal) && at < next)
+            next = at;
+    }
+    return next;
+}
