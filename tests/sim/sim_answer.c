@@ -36,7 +36,8 @@ static void session_named(struct sim_client *c, const struct event *ev)
     bool gone = (ev->kind == EVENT_FAILED && ev->err == BELAY_ERR_NO_SESSION) ||
                 (ev->kind == EVENT_LEFT && ev->reason == REASON_SESSION) ||
                 (ev->kind == EVENT_TXN && ev->cause == CAUSE_SESSION);
-    bool kept = ev->kind != EVENT_FAILED || ev->err == BELAY_ERR_STALE;
+    bool over = c->call.kind == OP_ACQUIRE; /* asked again, of a grant that is: says no more */
+    bool kept = ev->kind != EVENT_FAILED || (ev->err == BELAY_ERR_STALE && !over);
     if (c->call.kind == OP_SESSION_DETACH)
         return;
     if (c->call.kind == OP_SESSION_KEEPALIVE)
