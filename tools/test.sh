@@ -13,19 +13,45 @@ passed=0 failed=0
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
 
-# run NAME COMMAND...: its TAP lines count; a non-zero exit counts as one more failure.
-run() {
-    local name=$1 start=$SECONDS ok bad rc=0
-    shift
-    "$@" >"$out/log" 2>&1 || rc=$?
-    ok=$(grep -cE '^[[:space:]]*ok\b' "$out/log")
-    bad=$(grep -cE '^[[:space:]]*not ok\b' "$out/log")
-    if [ $rc -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
+# count NAME LOG EXIT-CODE SECONDS: its TAP lines count; a non-zero exit counts as one more failure.
+count() {
+    local name=$1 log=$2 rc=$3 ok bad
+    ok=$(grep -cE '^[[:space:]]*ok\b' "$log")
+    bad=$(grep -cE '^[[:space:]]*not ok\b' "$log")
+    if [ "$rc" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
     if [ $((ok + bad)) -eq 0 ]; then bad=1; echo "$name: no test ran"; fi
     passed=$((passed + ok)) failed=$((failed + bad))
-    if [ "$bad" -ne 0 ]; then tail -n 200 "$out/log"; fi
-    printf '%-44s %5d ok %3d not ok %4ds\n' "$name" "$ok" "$bad" $((SECONDS - start))
+    if [ "$bad" -ne 0 ]; then tail -n 200 "$log"; fi
+    printf '%-44s %5d ok %3d not ok %4ds\n' "$name" "$ok" "$bad" "$4"
     [ "$bad" -eq 0 ]
+}
+
+# run NAME COMMAND...: by itself; what has time-outs or takes times wants the machine alone.
+run() {
+    local name=$1 start=$SECONDS rc=0
+    shift
+    "$@" >"$out/log" 2>&1 || rc=$?
+    count "$name" "$out/log" "$rc" $((SECONDS - start))
+}
+
+# side NAME COMMAND...: as many at a time as there are processors. gather: waits for them, and counts.
+sides=()
+side() {
+    local n=${#sides[@]}
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+    sides+=("$1")
+    shift
+    (start=$SECONDS rc=0; "$@" >"$out/$n" 2>&1 || rc=$?; echo "$rc $((SECONDS - start))" >"$out/$n.end") &
+}
+gather() {
+    local n rc seconds all=0
+    wait
+    for n in "${!sides[@]}"; do
+        read -r rc seconds <"$out/$n.end"
+        count "${sides[$n]}" "$out/$n" "$rc" "$seconds" || all=1
+    done
+    sides=()
+    return $all
 }
 
 # tap NAME COMMAND...: one TAP line for a command that only has an exit code.
@@ -52,34 +78,35 @@ step_check() {
 step_unit() {
     build "gcc release" all && build "clang release" CC=clang VARIANT=release build/release-clang/belay lib &&
         build "gcc asan unit tests" VARIANT=asan tests || return 1
-    local t rc=0
+    local t
     for t in build/asan/tests/unit/test_*[!.]?; do
         case $t in *.o | *.d) continue ;; esac
-        run "unit: $(basename "$t")" "$t" || rc=1
+        side "unit: $(basename "$t")" "$t"
     done
-    return $rc
+    gather
 }
 
 step_model() {
     build "gcc asan model tests" VARIANT=asan models || return 1
-    local t rc=0
+    local t
     for t in build/asan/tests/model/model_*; do
         case $t in *.o | *.d) continue ;; esac
-        run "model: $(basename "$t")" "$t" || rc=1
+        side "model: $(basename "$t")" "$t"
     done
-    return $rc
+    gather
 }
 
 # Whole clusters on simulated disks, networks and clocks; a seed reproduces. 30 cluster-hours with seeds that
 # are always the same, then new ones for each commit.
 step_sim() {
     build "gcc release and asan simulator" sim && build "gcc asan simulator" VARIANT=asan sim || return 1
-    local fresh=$((16#$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1) + 100000)) rc=0
-    run "sim: fixed seeds" build/release/tests/sim/sim --seeds 1 2500 --seconds 300 --hours 30 || rc=1
-    run "sim: the same seed, the same history" build/release/tests/sim/sim --seeds 1 50 --twice || rc=1
-    run "sim: fixed seeds, asan" build/asan/tests/sim/sim --seeds 1 200 --seconds 60 || rc=1
-    run "sim: new seeds from $fresh" build/release/tests/sim/sim --seeds "$fresh" 1000000 --seconds 20 || rc=1
-    return $rc
+    local fresh=$((16#$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1) + 100000))
+    side "sim: fixed seeds, first half" build/release/tests/sim/sim --seeds 1 1250 --seconds 300 --hours 15
+    side "sim: fixed seeds, second half" build/release/tests/sim/sim --seeds 1251 1250 --seconds 300 --hours 15
+    side "sim: the same seed, the same history" build/release/tests/sim/sim --seeds 1 50 --twice
+    side "sim: fixed seeds, asan" build/asan/tests/sim/sim --seeds 1 200 --seconds 60
+    side "sim: new seeds from $fresh" build/release/tests/sim/sim --seeds "$fresh" 1000000 --seconds 20
+    gather
 }
 
 # Nights: seeds that nobody has run. They come from the clock; the first is told before it begins, and a wrong
@@ -93,36 +120,35 @@ soak_sim() {
 
 # Does the simulator bite? Each known defect, switched on, must be found: wrong with it, right without.
 canary() { # canary WHAT AIM OPTION MASK
-    run "sim finds: $1" build/release/tests/sim/sim --seeds 1 5000 --seconds 300 --aim "$2" "$3" "$4" --expect-wrong
+    side "sim finds: $1" build/release/tests/sim/sim --seeds 1 5000 --seconds 300 --aim "$2" "$3" "$4" --expect-wrong
 }
 step_canaries() {
     build "simulator" sim || return 1
-    local rc=0
-    canary "an answer before fdatasync" all --canaries 1 || rc=1
-    canary "a read without a question" reads --canaries 2 || rc=1
-    canary "an op applied again" all --canaries 4 || rc=1
-    canary "no counter in the snapshot" all --canaries 8 || rc=1
-    canary "the commit rule of figure 8" all --guards-off 8192 || rc=1
-    canary "a snapshot inside another" snapshots --guards-off 2 || rc=1
-    canary "entries before the snapshot" snapshots --guards-off 128 || rc=1
-    canary "a term used twice" alone --guards-off 512 || rc=1
-    canary "a learner that has a vote" alone --guards-off 1024 || rc=1
-    canary "an old refusal believed" refusals --guards-off 2048 || rc=1
-    return $rc
+    canary "an answer before fdatasync" all --canaries 1
+    canary "a read without a question" reads --canaries 2
+    canary "an op applied again" all --canaries 4
+    canary "no counter in the snapshot" all --canaries 8
+    canary "the commit rule of figure 8" all --guards-off 8192
+    canary "a snapshot inside another" snapshots --guards-off 2
+    canary "entries before the snapshot" snapshots --guards-off 128
+    canary "a term used twice" alone --guards-off 512
+    canary "a learner that has a vote" alone --guards-off 1024
+    canary "an old refusal believed" refusals --guards-off 2048
+    gather
 }
 
 # fuzz_all SECONDS: the corpus first, then new inputs; a crash leaves its file in the corpus.
 fuzz_all() {
-    local t name rc=0
+    local t name
     build "fuzz targets" CC=clang VARIANT=fuzz fuzzers || return 1
     for t in build/fuzz-clang/tests/fuzz/fuzz_*; do
         case $t in *.o | *.d) continue ;; esac
         name=$(basename "$t")
         mkdir -p "tests/fuzz/corpus/${name#fuzz_}" "$out/$name"
-        run "fuzz: $name" tap "$name" "$t" -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -print_final_stats=0 \
-            -artifact_prefix="tests/fuzz/corpus/${name#fuzz_}/crash-" "$out/$name" "tests/fuzz/corpus/${name#fuzz_}" || rc=1
+        side "fuzz: $name" tap "$name" "$t" -max_total_time="$1" -timeout=10 -rss_limit_mb=2048 -print_final_stats=0 \
+            -artifact_prefix="tests/fuzz/corpus/${name#fuzz_}/crash-" "$out/$name" "tests/fuzz/corpus/${name#fuzz_}"
     done
-    return $rc
+    gather
 }
 step_fuzz-short() { fuzz_all "${FUZZ_SECONDS:-10}"; }
 step_fuzz() { fuzz_all "${FUZZ_SECONDS:-3600}"; }
