@@ -77,10 +77,10 @@ static void copy_row(struct txn_row *row, struct arena *a)
 struct event event_copy(const struct event *ev, struct arena *a)
 {
     struct event copy = *ev;
-    struct slice *bytes[] = {&copy.account, &copy.ns,   &copy.name,  &copy.owner,
-                             &copy.session, &copy.text, &copy.failed};
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-        *bytes[i] = arena_copy(a, *bytes[i]);
+    struct slice *bytes[] = {&copy.account, &copy.ns,   &copy.name,   &copy.owner,
+                             &copy.session, &copy.text, &copy.failed, NULL};
+    for (struct slice **b = bytes; *b; b++)
+        **b = arena_copy(a, **b);
     copy.cycle = arena_alloc(a, ev->n_cycle * sizeof *copy.cycle);
     for (size_t i = 0; i < ev->n_cycle; i++)
         copy.cycle[i] = (struct cycle_step){arena_copy(a, ev->cycle[i].owner),

@@ -297,7 +297,7 @@ const char *machine_unsound(const struct machine *m)
  * a big one, so that tests with a hundred thousand waiters end. */
 static bool is_walk_due(const struct machine *m)
 {
-    enum { SMALL = 256 };
+    enum { SMALL = 64 };
     uint64_t things = m->locks + m->waiting + m->sessions.count + m->n_records + m->n_parked +
                       m->receipts.n_answered;
     return m->applied % (1 + things / SMALL) == 0;
