@@ -299,7 +299,7 @@ static void every_flipped_byte_is_refused_or_harmless(void **state)
             continue;
         for (size_t at = 0; at < buf_len(&whole.files[i].bytes); at++) {
             sim_disk_copy(&d, &whole);
-            struct sim_file *f = sim_disk_find(&d, whole.files[i].name, false);
+            struct sim_file *f = sim_disk_find(&d, whole.files[i].name, true);
             f->bytes.mem[f->bytes.start + at] ^= (char)(1 << at % 8);
             judge(&d, &want, &t);
         }
@@ -325,7 +325,7 @@ static void every_cut_or_missing_file_is_refused(void **state)
             continue;
         for (size_t len = 0; len < buf_len(&whole.files[i].bytes); len++) {
             sim_disk_copy(&d, &whole);
-            struct sim_file *f = sim_disk_find(&d, whole.files[i].name, false);
+            struct sim_file *f = sim_disk_find(&d, whole.files[i].name, true);
             f->bytes.end = f->bytes.start + len;
             judge(&d, &want, &t);
         }

@@ -345,13 +345,13 @@ static void damage_is_refused_or_harmless(void **state)
             continue;
         for (size_t at = 0; at < buf_len(&f->bytes); at++) {
             sim_disk_copy(&d, &whole);
-            struct sim_file *hit = sim_disk_find(&d, f->name, false);
+            struct sim_file *hit = sim_disk_find(&d, f->name, true);
             hit->bytes.mem[hit->bytes.start + at] ^= (char)(1 << at % 8);
             judge(&d, LOCKS, &flips);
         }
         for (size_t len = 0; len < buf_len(&f->bytes); len += 1 + buf_len(&f->bytes) / 200) {
             sim_disk_copy(&d, &whole);
-            struct sim_file *hit = sim_disk_find(&d, f->name, false);
+            struct sim_file *hit = sim_disk_find(&d, f->name, true);
             hit->bytes.end = hit->bytes.start + len;
             judge(&d, LOCKS, &cuts);
         }
