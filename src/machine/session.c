@@ -68,6 +68,13 @@ void session_keep(struct machine *m, struct session *s)
     s->guest = GUEST_ENROLS;
 }
 
+static void tell_shards(struct machine *m, uint64_t shards, const struct op *letter)
+{
+    for (unsigned g = 1; g < m->n_groups; g++)
+        if (shards & group_bit(m, g))
+            mail_post(m, g, letter);
+}
+
 static struct event *session_news(const struct machine *m, const struct session *s,
                                   enum event_kind kind, uint64_t asker, struct effects *fx)
 {
@@ -126,9 +133,7 @@ void session_end(struct machine *m, struct session *s, enum reason reason, uint6
     ev->posted = s->enrolled;
     struct op letter = {
         .kind = OP_SESSION_CLOSE, .session = ev->session, .flags = closed ? 0 : OP_FORCE};
-    for (unsigned g = 1; g < m->n_groups; g++)
-        if (s->enrolled & group_bit(m, g))
-            mail_post(m, g, &letter);
+    tell_shards(m, s->enrolled, &letter);
     session_free(m, s);
 }
 
@@ -142,9 +147,7 @@ void session_expire(struct machine *m, struct session *s, struct effects *fx)
         return;
     }
     struct op letter = {.kind = OP_SESSION_KEEPALIVE, .session = session_id(s)};
-    for (unsigned g = 1; g < m->n_groups; g++)
-        if (s->enrolled & ~s->asked & group_bit(m, g))
-            mail_post(m, g, &letter);
+    tell_shards(m, s->enrolled & ~s->asked, &letter);
     s->asked = s->enrolled;
     heap_remove(&m->ends, &s->end);
 }
@@ -206,12 +209,9 @@ void session_detach(struct machine *m, const struct op *op, struct effects *fx)
     } else if (mine) {
         s->target = 0;
         heap_set(&m->ends, &s->end, m->now_ms + s->linger_ms);
-        for (unsigned g = 1; g < m->n_groups; g++)
-            if (s->enrolled & group_bit(m, g))
-                mail_post(m, g,
-                          &(struct op){.kind = OP_SESSION_DETACH,
-                                       .session = op->session,
-                                       .target = op->target});
+        struct op letter = {
+            .kind = OP_SESSION_DETACH, .session = op->session, .target = op->target};
+        tell_shards(m, s->enrolled, &letter);
     }
     struct event *ev = effects_add(fx, EVENT_SESSION_KEPT);
     ev->asker = op->asker;

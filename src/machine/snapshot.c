@@ -300,8 +300,8 @@ static void read_session(struct loader *ld)
     s->guest = guest;
     s->enrolled = enrolled;
     s->asked = asked;
-    if (guest !=
-        GUEST_NOT) /* before version 5 it was the time of a use, and a later one not yet told */
+    /* Before version 5 it was the time of a use, and a later one not yet told. */
+    if (guest != GUEST_NOT)
         s->kept_ms = ld->version >= 5 ? at : at + ttl_ms + ttl_ms / 4;
     else if (at > 0)
         heap_set(&ld->m->ends, &s->end, at);
