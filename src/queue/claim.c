@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "queue/ahead.h"
 #include "queue/runner.h"
 #include "queue/text.h"
 
@@ -123,19 +124,37 @@ static struct group *read_group(const char *queue, const PGresult *res, int from
     return g;
 }
 
+static struct sight *read_sight(const PGresult *res, int row)
+{
+    struct sight *s = mem_zalloc(sizeof *s);
+    list_init(&s->link);
+    s->id = number(res, row, COLUMN_ID);
+    s->entity = copy(value(res, row, COLUMN_ENTITY));
+    s->kind = copy(value(res, row, COLUMN_KIND));
+    return s;
+}
+
 void claim_read(const char *queue, const PGresult *res, struct claim *ret)
 {
-    int last = PQntuples(res) - 1;
-    BELAY_CHECK(last >= 0);
+    int n = PQntuples(res), end_of_groups = 0;
+    BELAY_CHECK(n > 0);
+    while (end_of_groups < n && !PQgetisnull(res, end_of_groups, COLUMN_ID) &&
+           !PQgetisnull(res, end_of_groups, COLUMN_FENCE))
+        end_of_groups++;
+    bool own = end_of_groups < n && PQgetisnull(res, end_of_groups, COLUMN_ID);
+    int tells = own ? end_of_groups : 0;
     list_init(&ret->groups);
+    list_init(&ret->ahead);
     ret->n_group = 0;
-    for (int row = 0; row < last; ret->n_group++) {
-        int end = group_end(res, row, last);
+    for (int row = 0; row < end_of_groups; ret->n_group++) {
+        int end = group_end(res, row, end_of_groups);
         list_push_back(&ret->groups, &read_group(queue, res, row, end)->link);
         row = end;
     }
-    int64_t met = number(res, last, COLUMN_MET);
+    int64_t met = number(res, tells, COLUMN_MET);
     ret->busy = met > (int64_t)ret->n_group ? (unsigned)(met - (int64_t)ret->n_group) : 0;
-    ret->end = PQgetisnull(res, last, COLUMN_LINE) != 0;
-    ret->line = ret->end ? 0 : number(res, last, COLUMN_LINE);
+    ret->end = PQgetisnull(res, tells, COLUMN_LINE) != 0;
+    ret->line = ret->end ? 0 : number(res, tells, COLUMN_LINE);
+    for (int row = end_of_groups + own; row < n; row++)
+        list_push_back(&ret->ahead, &read_sight(res, row)->link);
 }

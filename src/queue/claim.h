@@ -1,5 +1,6 @@
 /* claim.h - the answer of claim() and claim_lease() as groups: a row per request, those of a
- * group together; the last row is no request but tells how far the search has come. */
+ * group together. How far the search has come is told by each of them or, without a fence, by
+ * the row after them; after that come entities that it saw ahead. */
 #ifndef BELAY_QUEUE_CLAIM_H
 #define BELAY_QUEUE_CLAIM_H
 
@@ -12,9 +13,10 @@
 struct claim {
     struct list groups; /* of struct group, by `link`: the caller's */
     size_t n_group;
-    bool end;      /* nothing is due above the line */
-    int64_t line;  /* where the search goes on, unless `end` */
-    unsigned busy; /* rows that were passed over because others have their entity */
+    bool end;          /* nothing is due above the line */
+    int64_t line;      /* where the search goes on, unless `end` */
+    unsigned busy;     /* rows that were passed over because others have their entity */
+    struct list ahead; /* of struct sight: the caller's */
 };
 
 /* `queue` and `res` are borrowed for the call; `res` is pg_ok(). */

@@ -44,6 +44,8 @@ struct slot {
     enum verdict_kind sent; /* of the settle on its way */
     char cell[16];
     unsigned on_its_way; /* answers awaited */
+    int64_t sight;       /* the claim on its way was led by this one; 0: it searches */
+    bool asks;           /* and it looks ahead */
 };
 
 static void send_claim(struct slot *s, bool begin);
@@ -138,18 +140,18 @@ static void send_settle(struct slot *s, const struct verdict *v)
         buf_put_slice(&error, v->error);
         err = buf_cstr(&error);
     }
+    char fence[24];
+    (void)snprintf(fence, sizeof fence, "%" PRId64, g->fence);
     s->sent = v->kind;
-    if (v->kind == VERDICT_RETRY) {
+    if (v->kind == VERDICT_COMPLETE) {
+        const char *p[] = {g->ids, out, g->process, fence, w->name};
+        pg_send(s->pg, w->sql.complete, 5, p, on_settle, s);
+    } else if (v->kind == VERDICT_RETRY) {
         const char *p[] = {g->ids,        err ? err : "try again", w->numbers[0],
                            w->numbers[1], w->numbers[2],           s->cell};
         pg_send(s->pg, w->sql.again, 6, p, on_settle, s);
     } else {
-        char fence[24];
-        (void)snprintf(fence, sizeof fence, "%" PRId64, g->fence);
-        const char *p[] = {g->ids,     v->kind == VERDICT_COMPLETE ? "complete" : "error",
-                           out,        err,
-                           g->process, fence,
-                           w->name,    s->cell};
+        const char *p[] = {g->ids, "error", out, err, g->process, fence, w->name, s->cell};
         pg_send(s->pg, w->sql.settle, 8, p, on_settle, s);
     }
     pg_send(s->pg, "COMMIT", 0, NULL, on_commit, s);
@@ -272,12 +274,29 @@ static void claim_failed(struct slot *s, const PGresult *res)
     }
 }
 
+/* What an answer says about the hints; NULL: there was none. */
+static void look_ahead(struct slot *s, struct ahead *a, struct claim *c)
+{
+    struct list none;
+    list_init(&none);
+    if (c && s->sight > 0 && (c->n_group == 0 || c->line != s->sight))
+        ahead_missed(a);
+    else if (c && c->n_group > 0 && s->sight == 0)
+        ahead_found(a, c->line);
+    if (s->asks)
+        ahead_add(a, c ? &c->ahead : &none);
+    s->asks = false;
+}
+
 static void on_claim(void *arg, const PGresult *res)
 {
     struct slot *s = arg;
     struct clerk *clerk = s->clerk;
     struct worker *w = s->w;
     s->on_its_way--;
+    size_t q = pass_queue(w, &clerk->pass);
+    if (!pg_ok(res))
+        look_ahead(s, &w->ahead[q], NULL);
     if (!res)
         return; /* `down` follows */
     if (!pg_ok(res)) {
@@ -285,10 +304,10 @@ static void on_claim(void *arg, const PGresult *res)
         worker_maybe_close(w);
         return;
     }
-    size_t q = pass_queue(w, &clerk->pass);
     struct claim c;
     claim_read(w->o->queues[q].name, res, &c);
     BELAY_CHECK(c.n_group <= 1 && !c.end);
+    look_ahead(s, &w->ahead[q], &c);
     clerk->pass.line[q] = c.line;
     clerk->pass.busy += c.busy;
     struct group *g = c.n_group ? list_item(c.groups.next, struct group, link) : NULL;
@@ -313,8 +332,17 @@ static void send_claim(struct slot *s, bool begin)
     struct worker *w = s->w;
     struct clerk *clerk = s->clerk;
     size_t q = pass_queue(w, &clerk->pass);
-    char line[24];
-    (void)snprintf(line, sizeof line, "%" PRId64, clerk->pass.line[q]);
+    char line[24], from[24];
+    struct sight *sight = NULL;
+    int64_t ahead = 0;
+    /* The first search of a pass begins at its line; after it there will be another pass. */
+    if (clerk->pass.worked && !clerk->pass.careful) {
+        sight = ahead_take(&w->ahead[q]);
+        s->asks = ahead_ask(&w->ahead[q], &ahead);
+    }
+    s->sight = sight ? sight->id : 0;
+    (void)snprintf(line, sizeof line, "%" PRId64, sight ? sight->id : clerk->pass.line[q]);
+    (void)snprintf(from, sizeof from, "%" PRId64, ahead);
     struct buf process = {0};
     text_put_uuids(&process, 1);
     const char *p[] = {w->o->queues[q].name,
@@ -322,14 +350,18 @@ static void send_claim(struct slot *s, bool begin)
                        s->cell,
                        buf_cstr(&process),
                        w->o->base.require_created ? "t" : "f",
-                       clerk->pass.careful ? "t" : "f"};
+                       clerk->pass.careful ? "t" : "f",
+                       sight ? sight->entity : NULL,
+                       sight ? sight->kind : NULL,
+                       s->asks ? from : NULL};
     s->state = SLOT_CLAIMING;
     if (begin)
         pg_send(s->pg, "BEGIN", 0, NULL, NULL, NULL);
-    pg_send(s->pg, w->sql.claim, 6, p, on_claim, s);
+    pg_send(s->pg, w->sql.claim, 9, p, on_claim, s);
     pg_sync(s->pg);
     s->on_its_way++;
     buf_done(&process);
+    sight_free(sight);
 }
 
 /* ---- connection ----------------------------------------------------------------------------
@@ -390,6 +422,9 @@ void slots_open(struct worker *w, const char *cells)
         clerk->pass.turn = i;
         clerk->runner = runner_open(&w->run, on_done, clerk);
     }
+    w->ahead = mem_zalloc(w->o->n_queue * sizeof *w->ahead);
+    for (size_t i = 0; i < w->o->n_queue; i++)
+        ahead_init(&w->ahead[i]);
     w->slots = mem_zalloc(n * sizeof *w->slots);
     for (unsigned i = 0; i < n; i++) {
         struct slot *s = &w->slots[i];
@@ -436,4 +471,6 @@ void slots_close(struct worker *w)
         pg_close(w->slots[i].pg);
     for (unsigned i = 0; w->clerks && i < w->concurrency; i++)
         runner_close(w->clerks[i].runner);
+    for (size_t i = 0; w->ahead && i < w->o->n_queue; i++)
+        ahead_done(&w->ahead[i]);
 }

@@ -539,6 +539,7 @@ int worker_run(const struct worker_options *o, char *why, size_t why_bytes)
     rc = w->rc;
     free(w->slots);
     free(w->clerks);
+    free(w->ahead);
     free_sql(w);
     free(w);
     return rc;

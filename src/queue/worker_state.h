@@ -2,6 +2,7 @@
 #ifndef BELAY_QUEUE_WORKER_STATE_H
 #define BELAY_QUEUE_WORKER_STATE_H
 
+#include "queue/ahead.h"
 #include "queue/claim.h"
 #include "queue/pg.h"
 #include "queue/runner.h"
@@ -9,19 +10,23 @@
 
 /* The statements, with the schema's name in them. One row: name, what stands before the
  * schema's name, and after it. A single value is asked for without FROM: that is cheaper. */
-#define WORKER_SQL(X)                                                                          \
-    X(version, "SELECT ", "version()")                                                         \
-    X(ready, "SELECT ", "ready($1)")                                                           \
-    X(tend, "SELECT * FROM ", "tend($1, $2, $3, $4)")                                          \
-    X(drained, "SELECT ", "drained($1)")                                                       \
-    X(announce_done, "SELECT ", "announce_done($1)")                                           \
-    X(claim, "SELECT * FROM ", "claim($1, $2, $3, $4, $5, $6)")                                \
-    X(settle, "SELECT ", "settle($1, $2, $3, $4, $5, $6, $7, $8)")                             \
-    X(unbegin, "SELECT ", "unbegin($1)")                                                       \
-    X(again, "SELECT ", "again($1, $2, $3, $4, $5, $6)")                                       \
-    X(claim_lease, "SELECT * FROM ", "claim_lease($1, $2, $3, $4, $5, $6, $7)")                \
-    X(settle_lease, "SELECT * FROM ", "settle_lease($1, $2, $3, $4, $5, $6, $7, $8, $9)")      \
-    X(give_back, "SELECT ", "give_back($1, $2)")                                               \
+#define WORKER_SQL(X)                                                                           \
+    X(version, "SELECT ", "version()")                                                          \
+    X(ready, "SELECT ", "ready($1)")                                                            \
+    X(tend, "SELECT * FROM ", "tend($1, $2, $3, $4)")                                           \
+    X(drained, "SELECT ", "drained($1)")                                                        \
+    X(announce_done, "SELECT ", "announce_done($1)")                                            \
+    X(claim, "SELECT * FROM ", "claim($1, $2, $3, $4, $5, $6, $7, $8, $9)")                     \
+    X(complete, "UPDATE ",                                                                      \
+      "claimed SET status = 'complete', outcome = $2, error = NULL, process = $3, fence = $4, " \
+      "worker = $5, attempts = attempts + 1, claimed_at = now(), "                              \
+      "settled_at = clock_timestamp() WHERE id = ANY ($1)")                                     \
+    X(settle, "SELECT ", "settle($1, $2, $3, $4, $5, $6, $7, $8)")                              \
+    X(unbegin, "SELECT ", "unbegin($1)")                                                        \
+    X(again, "SELECT ", "again($1, $2, $3, $4, $5, $6)")                                        \
+    X(claim_lease, "SELECT * FROM ", "claim_lease($1, $2, $3, $4, $5, $6, $7)")                 \
+    X(settle_lease, "SELECT * FROM ", "settle_lease($1, $2, $3, $4, $5, $6, $7, $8, $9)")       \
+    X(give_back, "SELECT ", "give_back($1, $2)")                                                \
     X(beat, "SELECT * FROM ", "beat($1, $2, $3)")
 
 struct worker_sql {
@@ -67,6 +72,7 @@ struct worker {
     struct slot *slots;   /* transaction mode: n_slot of them are open */
     struct clerk *clerks; /* and `concurrency` of these */
     unsigned n_slot;
+    struct ahead *ahead; /* of each queue */
     struct lease *lease; /* lease mode */
     unsigned concurrency, batch, lease_ms;
     int rc;

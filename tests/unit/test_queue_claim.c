@@ -2,6 +2,7 @@
 #include "queue/claim.h"
 
 #include "base/mem.h"
+#include "queue/ahead.h"
 #include "queue/runner.h"
 
 #include <setjmp.h>
@@ -93,11 +94,40 @@ static void an_answer_without_requests_still_tells_the_line(void **state)
     assert_true(c.n_group == 0 && c.end && c.busy == 0);
 }
 
+static void each_request_may_tell_the_line_and_what_lies_ahead_follows(void **state)
+{
+    (void)state;
+    static const char *const rows[][COLUMNS] = {
+        {"7", "2", "7", "a", "update", "u-1", "30", "0", "\"then\"", NULL, NULL},
+        {"7", "2", "9", "a", "update", "u-1", "30", "0", "\"then\"", NULL, NULL},
+        {NULL, NULL, "8", "b", "create"},
+        {NULL, NULL, "11", "c", "update"},
+    };
+    PGresult *res = answer(4, rows);
+    struct claim c;
+    claim_read("q", res, &c);
+    PQclear(res);
+    assert_true(c.n_group == 1 && !c.end && c.line == 7 && c.busy == 1);
+    struct group *g = take(&c);
+    assert_string_equal(g->ids, "{7,9}");
+    group_free(g);
+    struct sight *s = list_item(c.ahead.next, struct sight, link);
+    assert_int_equal(s->id, 8);
+    assert_string_equal(s->entity, "b");
+    assert_string_equal(s->kind, "create");
+    sight_free(s);
+    s = list_item(c.ahead.next, struct sight, link);
+    assert_int_equal(s->id, 11);
+    sight_free(s);
+    assert_true(list_empty(&c.ahead));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_one_fence_are_one_group),
         cmocka_unit_test(an_answer_without_requests_still_tells_the_line),
+        cmocka_unit_test(each_request_may_tell_the_line_and_what_lies_ahead_follows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,91 @@
+#include "queue/ahead.h"
+
+#include <stdlib.h>
+
+enum {
+    AHEAD_LOW = 24,  /* ask for more when so many are left: a search brings up to 50 */
+    AHEAD_REST = 64, /* claims after a miss */
+};
+
+void sight_free(struct sight *s)
+{
+    if (!s)
+        return;
+    list_remove(&s->link);
+    free(s->entity);
+    free(s->kind);
+    free(s);
+}
+
+static struct sight *first(const struct ahead *a)
+{
+    return list_empty(&a->seen) ? NULL : list_item(a->seen.next, struct sight, link);
+}
+
+void ahead_init(struct ahead *a)
+{
+    *a = (struct ahead){0};
+    list_init(&a->seen);
+}
+
+void ahead_done(struct ahead *a)
+{
+    list_each_safe(it, &a->seen) sight_free(list_item(it, struct sight, link));
+    a->n = 0;
+}
+
+struct sight *ahead_take(struct ahead *a)
+{
+    struct sight *s = first(a);
+    if (s) {
+        list_remove(&s->link);
+        a->n--;
+    }
+    return s;
+}
+
+bool ahead_ask(struct ahead *a, int64_t *ret_from)
+{
+    if (a->rest > 0) {
+        a->rest--;
+        return false;
+    }
+    if (a->asked || a->n > AHEAD_LOW)
+        return false;
+    if (a->n == 0)
+        a->last = 0; /* a new pass may have begun, below what was seen */
+    a->asked = true;
+    *ret_from = a->last;
+    return true;
+}
+
+void ahead_add(struct ahead *a, struct list *sights)
+{
+    a->asked = false;
+    list_each_safe(it, sights)
+    {
+        struct sight *s = list_item(it, struct sight, link);
+        if (s->id <= a->last || a->rest > 0) {
+            sight_free(s);
+            continue;
+        }
+        list_remove(it);
+        list_push_back(&a->seen, it);
+        a->last = s->id;
+        a->n++;
+    }
+}
+
+void ahead_found(struct ahead *a, int64_t id)
+{
+    for (struct sight *s = first(a); s && s->id <= id; s = first(a))
+        sight_free(ahead_take(a));
+    if (id > a->last)
+        a->last = id;
+}
+
+void ahead_missed(struct ahead *a)
+{
+    ahead_done(a);
+    a->rest = AHEAD_REST;
+}
