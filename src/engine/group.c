@@ -59,14 +59,6 @@ static void heap_aligned_free(void *data, size_t alignment, void *ptr)
 static struct raft_heap heap = {NULL,         heap_malloc,  heap_free,        heap_calloc,
                                 heap_realloc, heap_aligned, heap_aligned_free};
 
-static void trace(struct raft_tracer *t, int type, const void *info)
-{
-    const struct raft_tracer_info *i = info;
-    const struct group *g = t->impl;
-    if (type == RAFT_TRACER_DIAGNOSTIC && i->diagnostic.level <= 2)
-        log_warn("raft.core", "shard=%u text=\"%s\"", g->shard, i->diagnostic.message);
-}
-
 /* --- configurations --- */
 
 void group_conf_to_raft(const struct group_conf *conf, struct raft_configuration *c)
@@ -654,10 +646,9 @@ struct group *group_open(const struct group_config *config, struct group_state *
     state->log = (struct entry_log){0};
     if (g->log.n == 0)
         g->log.first = state->snapshot.index + 1;
-    g->tracer = (struct raft_tracer){.impl = g, .version = 2, .emit = trace};
     int rv = raft_init(&g->raft, NULL, NULL, config->id, "");
     BELAY_CHECK(rv == 0);
-    g->raft.tracer = &g->tracer;
+    g->raft.tracer = NULL; /* it has nothing to say above debug, and formats each line of it */
     raft_seed(&g->raft, config->seed);
     raft_set_pre_vote(&g->raft, true);
     raft_set_election_timeout(&g->raft, config->election_ms);

@@ -36,7 +36,6 @@ struct told {
 
 struct group {
     struct raft raft;
-    struct raft_tracer tracer;
     const struct group_env *env;
     void *ctx;
     uint16_t shard;
