@@ -382,8 +382,8 @@ static void on_prepare(uv_prepare_t *p)
     if (write_when_quiet(h))
         peers_flush(h->peers);
     uint64_t next = earlier(order_raft_next_ms(h->order), h->look_ms);
-    if (h->busy_ms)
-        next = earlier(next, h->busy_ms + HOST_SEAL_MS);
+    if (h->busy_ms && h->busy_ms + HOST_SEAL_MS < next && order_raft_idle(h->order))
+        next = h->busy_ms + HOST_SEAL_MS;
     if (h->stopping)
         next = earlier(next, now + STOP_POLL_MS);
     if (next >= h->armed_ms && h->armed_ms > now)
@@ -420,10 +420,15 @@ static const char *parse_peers(const char *text, struct group_conf *conf)
         size_t name = (size_t)(equals - text);
         if (conf->n == GROUP_SERVERS_MAX || name >= MEMBER_NAME_MAX || len >= GROUP_ADDRESS_MAX)
             return "too many peers, or one is too long";
-        struct group_server *s = &conf->servers[conf->n++];
+        struct group_server *s = &conf->servers[conf->n];
+        struct member m;
         snprintf(s->address, sizeof s->address, "%.*s@%.*s", (int)name, text,
                  (int)(len - name - 1), equals + 1);
         s->voter = true;
+        member_parse(s->address, &m);
+        if (member_is_taken(conf, &m))
+            return "two peers have the same name or the same address";
+        conf->n++;
         text += len + (text[len] == ',');
     }
     qsort(conf->servers, conf->n, sizeof conf->servers[0], by_address);
@@ -647,10 +652,9 @@ void host_hurry(struct host *h)
     h->hurry = true;
 }
 
-bool host_stop(struct host *h)
+/* What has been said is said to the end, and everything is on disk. */
+static bool is_quiet(struct host *h)
 {
-    if (h->stopped)
-        return true;
     if (is_needed(h)) {
         order_raft_drained(h->order);
         return false;
@@ -665,7 +669,14 @@ bool host_stop(struct host *h)
     }
     order_raft_settle(h->order);
     order_raft_write(h->order);
-    if (h->writer.job || h->task || h->fetch)
+    return !h->writer.job && !h->task && !h->fetch;
+}
+
+bool host_stop(struct host *h)
+{
+    if (h->stopped)
+        return true;
+    if (h->started && !is_quiet(h))
         return false;
     h->stopped = true;
     writer_close(&h->writer);

@@ -51,3 +51,14 @@ bool member_format(const struct member *m, char ret[GROUP_ADDRESS_MAX])
                      m->peer, priority, m->leaving ? " " LEAVING_WORD : "");
     return n < GROUP_ADDRESS_MAX;
 }
+
+bool member_is_taken(const struct group_conf *conf, const struct member *m)
+{
+    for (size_t i = 0; i < conf->n; i++) {
+        struct member other;
+        member_parse(conf->servers[i].address, &other);
+        if (strcmp(m->name, other.name) == 0 || strcmp(m->peer, other.peer) == 0)
+            return true;
+    }
+    return false;
+}

@@ -79,7 +79,8 @@ static enum belay_err set_priority(struct order_raft *o, const struct group_serv
     return rewrite(o, s, &m);
 }
 
-static enum belay_err add_member(struct order_raft *o, const struct order_wish *wish)
+static enum belay_err add_member(struct order_raft *o, const struct group_conf *conf,
+                                 const struct order_wish *wish)
 {
     struct group_server s = {.id = 1 + order_raft_last_node(o)};
     struct member m = {.priority = MEMBER_PRIORITY_UNSET};
@@ -89,6 +90,8 @@ static enum belay_err add_member(struct order_raft *o, const struct order_wish *
     snprintf(m.peer, sizeof m.peer, "%s", wish->peer);
     if (*m.name == '\0' || !member_format(&m, s.address))
         return BELAY_ERR_RANGE;
+    if (member_is_taken(conf, &m))
+        return BELAY_ERR_EXISTS;
     return group_change(o->replicas[0].group, GROUP_ADD, &s, order_now(o));
 }
 
@@ -103,7 +106,7 @@ static enum belay_err perform(struct order_raft *o, const struct order_wish *wis
         return BELAY_ERR_NOT_LEADER;
     lead_soon(o);
     if (wish->kind == WISH_ADD)
-        return s ? BELAY_ERR_EXISTS : add_member(o, wish);
+        return add_member(o, &conf, wish);
     if (!s)
         return BELAY_ERR_NOT_FOUND;
     switch (wish->kind) {

@@ -80,6 +80,8 @@ static struct reply *failed(struct arena *a, enum belay_err err)
 {
     if (err == BELAY_ERR_IN_USE)
         return reply_error(a, err, "nobody would be left to vote");
+    if (err == BELAY_ERR_EXISTS)
+        return reply_error(a, err, "a member has that name or that address");
     if (err == BELAY_ERR_UNAVAILABLE)
         return reply_error(a, err, "no leader has done it in time; it may still happen");
     return reply_error(a, err, "%s", err_text(err));

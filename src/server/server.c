@@ -415,7 +415,9 @@ int server_run(const struct server_config *config)
     } else {
         close_all_handles(s);
         if (s->host)
-            (void)host_stop(s->host);
+            host_hurry(s->host);
+        while (s->host && !host_stop(s->host))
+            (void)uv_run(&s->loop, UV_RUN_ONCE);
     }
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&s->loop);

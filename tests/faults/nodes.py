@@ -81,6 +81,10 @@ class Nodes:
             if sig in (signal.SIGKILL, signal.SIGTERM):
                 p.wait(timeout=WAIT_S)
 
+    def cpu_ticks(self, i):
+        with open("/proc/%d/stat" % self.processes[i].pid) as f:
+            return sum(map(int, f.read().rpartition(")")[2].split()[11:13]))
+
     def resp(self, i, version=2):
         return Resp(self.ports[i], version)
 
