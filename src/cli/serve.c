@@ -69,8 +69,32 @@ static void use_huge_pages(void)
 
 enum { SEGMENT_KB_MIN = 16, SEGMENT_KB_MAX = 1 << 20 };
 
+/* Words that mean nothing without others: a node of a cluster that keeps nothing would be a
+ * server of its own, and nobody would notice. */
+static int check_company(const struct cli *c)
+{
+    static const char *const durable_only[] = {
+        "node",     "peers",        "peer-listen", "join",        "shards",
+        "priority", "node-timeout", "segment-kb",  "snapshot-kb", "fast-failover"};
+    if (cli_given(c, "addr"))
+        return cli_usage(c, "--addr names a server to talk to; this one is told --listen");
+    if (cli_given(c, "memory") && cli_given(c, "data"))
+        return cli_usage(c, "--data and --memory exclude each other");
+    for (size_t i = 0; i < sizeof durable_only / sizeof durable_only[0]; i++)
+        if (cli_given(c, durable_only[i]) && !cli_given(c, "data"))
+            return cli_usage(c, "--%s needs --data", durable_only[i]);
+    if (cli_given(c, "schema") && !cli_given(c, "postgres"))
+        return cli_usage(c, "--schema needs --postgres");
+    if (cli_given(c, "peers") && (!cli_given(c, "node") || !cli_given(c, "peer-listen")))
+        return cli_usage(c, "--peers needs --node and --peer-listen");
+    return CLI_OK;
+}
+
 static int serve(struct cli *c)
 {
+    int code = check_company(c);
+    if (code != CLI_OK)
+        return code;
     const char *hosts[] = {cli_text(c, "host", NULL), NULL};
     int64_t connections = cli_number(c, "max-connections", SERVER_CONNECTIONS_DEFAULT);
     if (!set_log_level(cli_text(c, "log-level", "info")))
@@ -84,10 +108,6 @@ static int serve(struct cli *c)
     int64_t priority = cli_number(c, "priority", 14);
     if (priority < 0 || priority > 15)
         return cli_usage(c, "--priority is 0 to 15");
-    if (cli_given(c, "memory") && cli_given(c, "data"))
-        return cli_usage(c, "--data and --memory exclude each other");
-    if (cli_given(c, "peers") && (!cli_given(c, "node") || !cli_given(c, "peer-listen")))
-        return cli_usage(c, "--peers needs --node and --peer-listen");
     int64_t join = cli_number(c, "join", 0);
     if (cli_given(c, "join") && (join < 1 || join > 127 || cli_given(c, "peers") ||
                                  !cli_given(c, "node") || !cli_given(c, "peer-listen")))
@@ -96,8 +116,6 @@ static int serve(struct cli *c)
     int64_t shards = cli_number(c, "shards", 0);
     if (cli_given(c, "shards") && (shards < 1 || shards > SERVER_SHARDS_MAX))
         return cli_usage(c, "--shards is 1 to %d", SERVER_SHARDS_MAX);
-    if (cli_given(c, "shards") && !cli_given(c, "data"))
-        return cli_usage(c, "--shards needs --data");
     int64_t segment = cli_number(c, "segment-kb", SEGMENT_KB_MIN);
     if (segment < SEGMENT_KB_MIN || segment > SEGMENT_KB_MAX)
         return cli_usage(c, "--segment-kb is %d to %d", SEGMENT_KB_MIN, SEGMENT_KB_MAX);
@@ -171,7 +189,10 @@ const struct cli_command cli_cmd_serve = {
     .about =
         "Prints the address it listens on, logs to stderr, and stops on SIGTERM or Ctrl-C\n"
         "after it has answered what is there.",
-    .examples = "  belay serve --memory\n"
+    .examples = "  belay serve --data /var/lib/belay\n"
+                "  belay serve --memory\n"
+                "  belay serve --data /var/lib/belay --node n1 --peer-listen 10.0.0.1:7200 \\\n"
+                "      --peers n1=10.0.0.1:7200,n2=10.0.0.2:7200,n3=10.0.0.3:7200 --insecure\n"
                 "  belay serve --listen 127.0.0.1:0 --log-level debug",
     .options = serve_options,
     .run = serve,
