@@ -153,6 +153,7 @@ void claim_read(const char *queue, const PGresult *res, struct claim *ret)
     }
     int64_t met = number(res, tells, COLUMN_MET);
     ret->busy = met > (int64_t)ret->n_group ? (unsigned)(met - (int64_t)ret->n_group) : 0;
+    ret->bundle = own && !PQgetisnull(res, tells, COLUMN_REFUSE) && ret->n_group == 0;
     ret->end = PQgetisnull(res, tells, COLUMN_LINE) != 0;
     ret->line = ret->end ? 0 : number(res, tells, COLUMN_LINE);
     for (int row = end_of_groups + own; row < n; row++)

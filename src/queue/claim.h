@@ -14,6 +14,7 @@ struct claim {
     struct list groups; /* of struct group, by `link`: the caller's */
     size_t n_group;
     bool end;          /* nothing is due above the line */
+    bool bundle;       /* nothing was taken, and a bundle is in the way: unfold it first */
     int64_t line;      /* where the search goes on, unless `end` */
     unsigned busy;     /* rows that were passed over because others have their entity */
     struct list ahead; /* of struct sight: the caller's */

@@ -342,7 +342,7 @@ static bool uninstall_steps(struct db *db)
         "    FOR n IN SELECT no FROM cell LOOP EXECUTE format('DROP SEQUENCE attempt_%s', n); END LOOP;\n"
         "  END IF;\n"
         "  DROP VIEW IF EXISTS claimed;\n"
-        "  DROP TABLE IF EXISTS capture, guard, cell, request, queue, meta;\n"
+        "  DROP TABLE IF EXISTS capture, guard, cell, bundle, request, queue, meta;\n"
         "  DROP DOMAIN IF EXISTS request_status, request_kind, request_entity;\n"
         "  DROP SEQUENCE IF EXISTS fence;\n"
         "END $$";

@@ -264,6 +264,25 @@ static void claim_failed(struct lease *l, const PGresult *res)
     }
 }
 
+static void on_unfold(void *arg, const PGresult *res)
+{
+    struct lease *l = arg;
+    l->claim_on_its_way = false;
+    if (!pg_ok(res))
+        claim_failed(l, res);
+    if (!l->w->closing)
+        step(l);
+}
+
+static void send_unfold(struct lease *l)
+{
+    const char *p[] = {l->w->o->queues[pass_queue(l->w, &l->pass)].name};
+    pass_unfold(&l->pass);
+    pg_send(l->pg, l->w->sql.unfold, 1, p, on_unfold, l);
+    pg_sync(l->pg);
+    l->claim_on_its_way = true;
+}
+
 static void on_claim(void *arg, const PGresult *res)
 {
     struct lease *l = arg;
@@ -292,7 +311,9 @@ static void on_claim(void *arg, const PGresult *res)
     }
     if (c.n_group > 0)
         pass_found(&l->pass);
-    if (c.end && !pass_next(w, &l->pass))
+    if (c.bundle && !w->stopping)
+        send_unfold(l);
+    else if (c.end && !pass_next(w, &l->pass))
         search_ended(l);
     step(l);
 }
@@ -312,8 +333,9 @@ static void send_claim(struct lease *l, size_t n)
                        lease,
                        w->name,
                        w->o->base.require_created ? "t" : "f",
-                       l->pass.careful ? "t" : "f"};
-    pg_send(l->pg, w->sql.claim_lease, 7, p, on_claim, l);
+                       l->pass.careful ? "t" : "f",
+                       l->pass.unfolded == PASS_UNFOLD_MAX ? "t" : "f"};
+    pg_send(l->pg, w->sql.claim_lease, 8, p, on_claim, l);
     pg_sync(l->pg);
     l->claim_on_its_way = true;
     l->claim_sent_ms = uv_now(&w->loop);

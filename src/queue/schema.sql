@@ -10,6 +10,11 @@
 -- after it is held are the entity's rows read, with a fresh snapshot. They are row-locked too, with NOWAIT, so
 -- that processes which speak plain SQL to this table (SELECT ... FOR UPDATE NOWAIT) are respected and respect us.
 --
+-- A captured statement that changes many rows writes bundles, not requests: one row of `bundle` holds up to 1024 requests with
+-- their ids. A worker unfolds them before it takes anything of the queue, so that nothing is overtaken and the updates of an entity
+-- are worked on together; a statement sees either a bundle or its requests. When bundles come faster than that, workers take what
+-- has a lower id than the first of them.
+--
 -- Plans must not depend on statistics: they stay the same from an empty table to millions of rows. Workers switch
 -- sequential scans, bitmaps, hash and merge joins off for their session (per call that would cost more than the
 -- work). And some spells: "coalesce(run_at, '-infinity')", where an entity's rows are meant, cannot lead to the index of
@@ -142,7 +147,27 @@ UPDATE :"schema".meta SET version = 3, changed_at = now();
 
 -- == version 4 ==
 
-DROP FUNCTION IF EXISTS :"schema".claim(text, bigint, integer, uuid[], boolean, boolean);
+-- The requests of a statement that changed many rows (capture), in arrays: one row costs the statement a tenth of what 1024 rows
+-- with their indexes do. A request's payload is head || body || tail, and all of them are updates. Written outside of the table
+-- and as they are: to compress them would take longer.
+CREATE TABLE :"schema".bundle (
+    id        bigint NOT NULL,     -- of the first request
+    last      bigint NOT NULL,     -- of the last one; ids of others may lie between
+    queue     text COLLATE "C" NOT NULL,
+    pushed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    size      integer NOT NULL,
+    head      text NOT NULL,
+    tail      text NOT NULL,
+    ids       bigint[] NOT NULL,
+    entities  :"schema".request_entity[] NOT NULL,
+    bodies    text[],              -- NULL: the entities themselves
+    PRIMARY KEY (queue, id)
+);
+ALTER TABLE :"schema".bundle ALTER ids SET STORAGE EXTERNAL, ALTER entities SET STORAGE EXTERNAL, ALTER bodies SET STORAGE EXTERNAL;
+
+DROP FUNCTION IF EXISTS :"schema".due(text, bigint, text[]), :"schema".claim(text, bigint, integer, uuid[], boolean, boolean),
+    :"schema".claim_careful(text, bigint, integer, uuid[], boolean),
+    :"schema".claim_lease(text, bigint, uuid[], integer, text, boolean, boolean);
 
 UPDATE :"schema".meta SET version = 4, changed_at = now();
 
@@ -286,14 +311,15 @@ $$;
 
 -- ------------------------------------------------------------------------------------ transaction mode
 
--- The next rows of a search. Also put in place of its call, so it has no search_path of its own by which its table
+-- The next rows of a search, above the line and up to where it may go. Also put in place of its call, so it has no search_path of its own by which its table
 -- could be looked up here.
 SET LOCAL check_function_bodies = off;
-CREATE OR REPLACE FUNCTION :"schema".due(p_queue text, p_line bigint, p_not text[])
+CREATE OR REPLACE FUNCTION :"schema".due(p_queue text, p_line bigint, p_upto bigint, p_not text[])
 RETURNS TABLE (id bigint, entity text, kind text)
 LANGUAGE sql STABLE AS $$
     SELECT r.id, r.entity, r.kind FROM request r
-    WHERE r.queue = p_queue AND r.status = 'new' AND r.run_at IS NULL AND r.id + 0 > p_line AND r.entity <> ALL (p_not)
+    WHERE r.queue = p_queue AND r.status = 'new' AND r.run_at IS NULL AND r.id + 0 > p_line AND r.id + 0 <= p_upto
+          AND r.entity <> ALL (p_not)
     ORDER BY r.id + 0 LIMIT 50;
 $$;
 SET LOCAL check_function_bodies = on;
@@ -313,7 +339,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     n bigint;
 BEGIN
-    FOR n IN SELECT d.id FROM due(p_queue, p_line, p_not) d WHERE d.id <= p_upto LOOP
+    FOR n IN SELECT d.id FROM due(p_queue, p_line, p_upto, p_not) d LOOP
         RAISE DEBUG 'skip id=% line=% why="its entity is busy"', n, n;
     END LOOP;
 END $$;
@@ -327,7 +353,9 @@ END $$;
 
 -- One group, held by the caller's transaction: the first due row above the line whose entity is free decides
 -- which. A row per request; each tells the line from which the pass goes on and how many rows the search met. Where there
--- is no group, one row that is no request tells it. `refuse` says why the group must end in error unworked.
+-- is no group, one row that is no request tells it. `refuse` says why the group must end in error unworked; where
+-- there is none 'bundle', when a bundle is in the way: unfold() it in a transaction of its own, and ask again. With p_below what
+-- stands before it is taken.
 --
 -- First the lock of the entity, then its rows, with a snapshot that sees what its last owner committed. 55P03 when a
 -- row is locked by a process that takes no entity locks (plain SQL), or when the entity is blocked by more than a lock (a
@@ -336,9 +364,14 @@ END $$;
 -- One search may look ahead for the claims after it: with p_ahead the last rows are what is due next above it (id, entity,
 -- kind). A claim that is given one of them, with its id as the line, tries that before it searches.
 --
+-- Nothing is taken that was pushed after the claim began, nor anything behind a bundle that was there then: what was pushed
+-- behind a bundle that comes meanwhile has a higher id. A table of bundles without a page has none, and to ask for that costs
+-- next to nothing.
+--
 -- An expression of PL/pgSQL costs a microsecond in each transaction, a statement more than ten: there are few on that way.
 CREATE OR REPLACE FUNCTION :"schema".claim(p_queue text, p_line bigint, p_cell integer, p_processes uuid[],
-    p_require_created boolean, p_careful boolean, p_entity text DEFAULT NULL, p_kind text DEFAULT NULL, p_ahead bigint DEFAULT NULL)
+    p_require_created boolean, p_careful boolean, p_entity text DEFAULT NULL, p_kind text DEFAULT NULL, p_ahead bigint DEFAULT NULL,
+    p_below boolean DEFAULT false)
 RETURNS TABLE (line bigint, met integer, id bigint, entity text, kind text, process uuid, fence bigint,
     attempts integer, pushed_at json, payload jsonb, refuse text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
@@ -349,10 +382,17 @@ DECLARE
     entities text[];
     passed text[]; -- so that not every row of an entity with many is met
     noted bigint;
+    upto bigint := coalesce(pg_sequence_last_value('request_id_seq'), 9223372036854775807);
+    bundled bigint;
 BEGIN
     IF p_careful THEN
-        RETURN QUERY SELECT * FROM claim_careful(p_queue, p_line, p_cell, p_processes, p_require_created);
+        RETURN QUERY SELECT * FROM claim_careful(p_queue, p_line, p_cell, p_processes, p_require_created, p_below);
         RETURN;
+    END IF;
+    IF pg_relation_size('bundle', 'main') > 0 THEN
+        SELECT b.id INTO bundled FROM bundle b WHERE b.queue = p_queue ORDER BY b.id LIMIT 1;
+        upto := least(upto, CASE WHEN p_below THEN bundled - 1 WHEN bundled > 0 THEN 0 END);
+        p_entity := CASE WHEN p_line <= upto THEN p_entity END;
     END IF;
     LOOP
         IF p_entity IS NULL OR NOT pg_try_advisory_xact_lock(entity_key(p_queue, p_entity) # 'request'::regclass::oid::bigint) THEN
@@ -360,11 +400,11 @@ BEGIN
                 RAISE DEBUG 'skip id=% line=% why="its entity is busy"', p_line, p_line;
                 met := 1;
             END IF;
-            SELECT d.id, d.entity, d.kind INTO at, p_entity, p_kind FROM due(p_queue, p_line, coalesce(passed, '{}')) d
+            SELECT d.id, d.entity, d.kind INTO at, p_entity, p_kind FROM due(p_queue, p_line, upto, coalesce(passed, '{}')) d
             WHERE pg_try_advisory_xact_lock(entity_key(p_queue, d.entity) # 'request'::regclass::oid::bigint) LIMIT 1;
             IF NOT FOUND THEN
                 SELECT max(d.id), count(*), array_agg(DISTINCT d.entity) INTO at, n, entities
-                FROM due(p_queue, p_line, coalesce(passed, '{}')) d;
+                FROM due(p_queue, p_line, upto, coalesce(passed, '{}')) d;
                 EXIT WHEN n = 0;
             END IF;
             IF current_setting('client_min_messages') = 'debug1' THEN
@@ -384,7 +424,7 @@ BEGIN
         RETURN QUERY SELECT p_line, coalesce(claim.met, 0) + 1, r.id, r.entity::text, r.kind::text, p_processes[1], claim.fence,
             r.attempts, to_json(r.pushed_at), r.payload, claim.refuse
         FROM request r
-        WHERE is_of(r, p_queue, p_entity) AND r.decides AND CASE WHEN r.due_kind = p_kind THEN true ELSE in_the_way(r.id) END
+        WHERE is_of(r, p_queue, p_entity) AND r.decides AND r.id + 0 <= upto AND CASE WHEN r.due_kind = p_kind THEN true ELSE in_the_way(r.id) END
               AND NOT EXISTS (SELECT FROM request l WHERE is_of(l, p_queue, p_entity) AND l.status = 'in-progress')
         ORDER BY r.kind, r.run_at, r.id LIMIT CASE p_kind WHEN 'create' THEN 1 ELSE 5000 END FOR UPDATE OF r NOWAIT;
         EXIT WHEN FOUND;
@@ -401,19 +441,20 @@ BEGIN
     IF p_entity IS NULL THEN
         line := p_line;
         met := coalesce(met, 0);
+        refuse := CASE WHEN bundled IS NOT NULL THEN 'bundle' END;
         RETURN NEXT;
     ELSIF p_ahead IS NOT NULL THEN
         RETURN QUERY SELECT NULL::bigint, NULL::integer, a.id, a.entity, a.kind, NULL::uuid, NULL::bigint, NULL::integer, NULL::json,
             NULL::jsonb, NULL
         FROM (SELECT DISTINCT ON (d.entity) d.id, d.entity, d.kind
-              FROM due(p_queue, greatest(p_ahead, p_line), ARRAY[p_entity]) d ORDER BY d.entity, d.id) a
+              FROM due(p_queue, greatest(p_ahead, p_line), upto, ARRAY[p_entity]) d ORDER BY d.entity, d.id) a
         ORDER BY a.id;
     END IF;
 END $$;
 
 -- The same, around what a stranger has locked and what is blocked: it looks first, and pays for a savepoint.
 CREATE OR REPLACE FUNCTION :"schema".claim_careful(p_queue text, p_line bigint, p_cell integer, p_processes uuid[],
-    p_require_created boolean)
+    p_require_created boolean, p_below boolean)
 RETURNS TABLE (line bigint, met integer, id bigint, entity text, kind text, process uuid, fence bigint,
     attempts integer, pushed_at json, payload jsonb, refuse text)
 LANGUAGE plpgsql AS $$
@@ -422,17 +463,23 @@ DECLARE
     c record;
     why text;
     passed text[] := '{}'; -- so that not every row of an entity with many is met
+    upto bigint := coalesce(pg_sequence_last_value('request_id_seq'), 9223372036854775807);
+    bundled bigint;
 BEGIN
+    SELECT b.id INTO bundled FROM bundle b WHERE b.queue = p_queue ORDER BY b.id LIMIT 1;
+    upto := least(upto, CASE WHEN p_below THEN bundled - 1 WHEN bundled > 0 THEN 0 END);
+    refuse := CASE WHEN bundled IS NOT NULL THEN 'bundle' END;
     line := p_line;
     met := 0;
     LOOP
         why := NULL;
-        FOR c IN SELECT * FROM due(p_queue, claim_careful.line, passed) LOOP
+        FOR c IN SELECT * FROM due(p_queue, claim_careful.line, upto, passed) LOOP
             why := 'its entity is busy';
             IF NOT blocked(p_queue, c.entity, c.kind) THEN
                 BEGIN
                     IF pg_try_advisory_xact_lock(entity_key(p_queue, c.entity) # 'request'::regclass::oid::bigint) THEN
-                        RETURN QUERY SELECT * FROM claim(p_queue, c.id, p_cell, p_processes, p_require_created, false, c.entity, c.kind);
+                        RETURN QUERY SELECT * FROM claim(p_queue, c.id, p_cell, p_processes, p_require_created, false, c.entity, c.kind,
+                                                          NULL, p_below);
                         RETURN;
                     END IF;
                 EXCEPTION WHEN lock_not_available THEN
@@ -524,7 +571,7 @@ END $$;
 -- all. Rows as those of claim(). A row that a stranger has locked raises 55P03, here after the time-out below (cheaper than a lock in
 -- advance for each row); with p_careful it takes one group and passes over such a row.
 CREATE OR REPLACE FUNCTION :"schema".claim_lease(p_queue text, p_line bigint, p_processes uuid[], p_lease_ms integer,
-    p_worker text, p_require_created boolean, p_careful boolean)
+    p_worker text, p_require_created boolean, p_careful boolean, p_below boolean DEFAULT false)
 RETURNS TABLE (line bigint, met integer, id bigint, entity text, kind text, process uuid, fence bigint,
     attempts integer, pushed_at json, payload jsonb, refuse text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET lock_timeout = '50ms' AS $$
@@ -536,9 +583,9 @@ BEGIN
     IF p_careful THEN
         BEGIN
             RETURN QUERY SELECT * FROM claim_lease(p_queue, p_line, p_processes[1:1], p_lease_ms, p_worker,
-                                                     p_require_created, false);
+                                                     p_require_created, false, p_below);
         EXCEPTION WHEN lock_not_available THEN
-            line := (SELECT min(d.id) FROM due(p_queue, p_line, '{}') d);
+            line := (SELECT min(d.id) FROM due(p_queue, p_line, 9223372036854775807, '{}') d);
             met := 1;
             RAISE DEBUG 'skip id=% line=% why="a row is locked (55P03)"', line, line;
             RETURN NEXT;
@@ -548,14 +595,17 @@ BEGIN
     WITH c AS MATERIALIZED (
         SELECT r.id, r.entity FROM request r
         WHERE r.queue = p_queue AND r.status = 'new' AND r.run_at IS NULL AND r.id + 0 > p_line
+              AND r.id + 0 < coalesce((SELECT CASE WHEN p_below THEN b.id ELSE 0 END FROM bundle b WHERE b.queue = p_queue
+                                       ORDER BY b.id LIMIT 1), 9223372036854775807)
         ORDER BY r.id + 0 LIMIT cardinality(p_processes)
     ), e AS MATERIALIZED (
         SELECT c.entity FROM c GROUP BY c.entity ORDER BY min(c.id)
     )
     SELECT (SELECT max(c.id) FROM c), (SELECT count(*) FROM e),
            ARRAY(SELECT e.entity FROM e
-                 WHERE pg_try_advisory_xact_lock(entity_key(p_queue, e.entity) # 'request'::regclass::oid::bigint))
-    INTO line, met, entities;
+                 WHERE pg_try_advisory_xact_lock(entity_key(p_queue, e.entity) # 'request'::regclass::oid::bigint)),
+           CASE WHEN NOT EXISTS (SELECT FROM c) AND EXISTS (SELECT FROM bundle b WHERE b.queue = p_queue) THEN 'bundle' END
+    INTO line, met, entities, refuse;
     -- Locked; now the rows, with a snapshot that sees what the last owners of the entities committed.
     RETURN QUERY WITH g AS MATERIALIZED (
         SELECT e.entity, nextval('fence') AS fence, e.process,
@@ -566,6 +616,7 @@ BEGIN
         FROM g CROSS JOIN LATERAL (
             SELECT n.ctid AS tid, n.due_kind AS own, first_value(n.due_kind) OVER (ORDER BY n.kind, n.run_at, n.id) AS first
             FROM request n WHERE is_of(n, p_queue, g.entity) AND n.decides
+                AND n.id + 0 < coalesce((SELECT b.id FROM bundle b WHERE b.queue = p_queue ORDER BY b.id LIMIT 1), 9223372036854775807)
             ORDER BY n.kind, n.run_at, n.id LIMIT 5000) o
         WHERE o.own = o.first
               AND NOT EXISTS (SELECT FROM request l WHERE is_of(l, p_queue, g.entity) AND l.status = 'in-progress' OFFSET 0)
@@ -579,7 +630,7 @@ BEGIN
      FROM u ORDER BY u.fence, u.id)
     UNION ALL
     SELECT claim_lease.line, CASE WHEN (SELECT count(*) FROM p) = (SELECT count(*) FROM u) THEN claim_lease.met ELSE conflict() END,
-           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, claim_lease.refuse;
 END $$;
 
 -- A row was changed under our hands, and half a group must not be taken.
@@ -769,11 +820,62 @@ BEGIN
     RETURN 1;
 END $$;
 
+-- The requests of a bundle. Put in place of its call, as due() is.
+SET LOCAL check_function_bodies = off;
+CREATE OR REPLACE FUNCTION :"schema".in_bundle(b :"schema".bundle) RETURNS SETOF :"schema".request
+LANGUAGE sql STABLE AS $$
+    SELECT u.id, b.queue, u.entity, 'update'::request_kind, 'new'::request_status, 0, NULL::timestamptz, NULL::bigint,
+           NULL::timestamptz, b.pushed_at, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::text,
+           (b.head || coalesce(u.body, u.entity) || b.tail)::jsonb, NULL::text, NULL::text
+    FROM unnest(b.ids, b.entities, b.bodies) u (id, entity, body);
+$$;
+SET LOCAL check_function_bodies = on;
+
+-- Makes requests of the bundle, unless somebody else did: then it has waited for that, and there are 0.
+CREATE OR REPLACE FUNCTION :"schema".unfold_one(p_queue text, p_id bigint) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    n integer;
+BEGIN
+    WITH d AS (DELETE FROM bundle b WHERE b.queue = p_queue AND b.id = p_id RETURNING b AS it)
+    INSERT INTO request OVERRIDING SYSTEM VALUE SELECT r.* FROM d CROSS JOIN LATERAL in_bundle(d.it) r;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END $$;
+
+-- Makes requests of the first bundles of a queue, 1024 or a few more, so that a statement of a million does not become one long
+-- transaction. Others do the same with the bundles behind. When all that are left are in others' hands it waits for
+-- the first of them. Returns how many it made.
+CREATE OR REPLACE FUNCTION :"schema".unfold(p_queue text) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
+DECLARE
+    at bigint;
+    n integer := 0;
+BEGIN
+    WHILE n < 1024 LOOP
+        SELECT b.id INTO at FROM bundle b WHERE b.queue = p_queue ORDER BY b.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+        EXIT WHEN NOT FOUND;
+        n := n + unfold_one(p_queue, at);
+    END LOOP;
+    IF n = 0 THEN
+        SELECT b.id INTO at FROM bundle b WHERE b.queue = p_queue ORDER BY b.id LIMIT 1 FOR UPDATE;
+    END IF;
+    RETURN n;
+END $$;
+
+-- Before something is done to one request: it shall be a row.
+CREATE OR REPLACE FUNCTION :"schema".unfold_request(p_id bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM unfold_one(b.queue, b.id) FROM bundle b WHERE p_id BETWEEN b.id AND b.last AND p_id = ANY (b.ids);
+END $$;
+
 -- True when nothing is due, being worked on or waiting for another attempt. What is planned for later
 -- (run_at) and was never tried does not count.
 CREATE OR REPLACE FUNCTION :"schema".drained(p_queues text[]) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-    SELECT NOT EXISTS (SELECT FROM unnest(p_queues) q (name) WHERE EXISTS (SELECT FROM due(q.name, 0, '{}')))
+    SELECT NOT EXISTS (SELECT FROM unnest(p_queues) q (name) WHERE EXISTS (SELECT FROM due(q.name, 0, 9223372036854775807, '{}')))
+       AND NOT EXISTS (SELECT FROM bundle b WHERE b.queue = ANY (p_queues))
        AND NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues) AND r.status = 'in-progress')
        AND NOT EXISTS (SELECT FROM request r WHERE r.queue = ANY (p_queues) AND r.status || '' = 'new'
                        AND r.run_at IS NOT NULL AND r.attempts > 0);
@@ -818,7 +920,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
     ORDER BY 1;
 $$;
 
--- One line per queue, or for one queue.
+-- One line per queue, or for one queue. What is in bundles is new.
 CREATE OR REPLACE FUNCTION :"schema".status(p_queue text DEFAULT NULL)
 RETURNS TABLE (queue text, new bigint, later bigint, in_progress bigint, complete bigint, error bigint,
     oldest_ms bigint, per_minute bigint)
@@ -828,13 +930,15 @@ BEGIN
         PERFORM known_queue(p_queue);
     END IF;
     RETURN QUERY SELECT q.name,
-        (SELECT count(*) FROM request r WHERE r.queue = q.name AND r.status = 'new' AND r.run_at IS NULL),
+        (SELECT count(*) FROM request r WHERE r.queue = q.name AND r.status = 'new' AND r.run_at IS NULL)
+            + (SELECT coalesce(sum(b.size), 0) FROM bundle b WHERE b.queue = q.name),
         (SELECT count(*) FROM request r WHERE r.queue = q.name AND r.status = 'new' AND r.run_at IS NOT NULL),
         (SELECT count(*) FROM working(q.name)),
         (SELECT count(*) FROM request r WHERE r.queue = q.name AND r.status = 'complete'),
         (SELECT count(*) FROM request r WHERE r.queue = q.name AND r.status = 'error'),
-        (SELECT (extract(epoch FROM clock_timestamp() - r.pushed_at) * 1000)::bigint FROM request r
-         WHERE r.queue = q.name AND r.status = 'new' AND r.run_at IS NULL ORDER BY r.id + 0 LIMIT 1),
+        (SELECT (extract(epoch FROM clock_timestamp() - least(
+             (SELECT r.pushed_at FROM request r WHERE r.queue = q.name AND r.status = 'new' AND r.run_at IS NULL ORDER BY r.id + 0 LIMIT 1),
+             (SELECT b.pushed_at FROM bundle b WHERE b.queue = q.name ORDER BY b.id LIMIT 1))) * 1000)::bigint),
         (SELECT count(*) FROM request r WHERE r.queue = q.name AND r.status IN ('complete', 'error')
          AND r.settled_at > clock_timestamp() - interval '1 minute')
     FROM queue q WHERE p_queue IS NULL OR q.name = p_queue ORDER BY q.name;
@@ -853,10 +957,17 @@ BEGIN
     IF p_limit NOT BETWEEN 1 AND 1000 THEN
         RAISE EXCEPTION 'limit is 1 to 1000' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    RETURN QUERY SELECT * FROM request r
-        WHERE r.queue = p_queue AND r.id > p_after AND (p_status IS NULL OR r.status = p_status)
-              AND (p_entity IS NULL OR r.entity = p_entity)
-        ORDER BY r.id LIMIT p_limit;
+    RETURN QUERY SELECT * FROM (
+        (SELECT * FROM request r
+         WHERE r.queue = p_queue AND r.id > p_after AND (p_status IS NULL OR r.status = p_status)
+               AND (p_entity IS NULL OR r.entity = p_entity)
+         ORDER BY r.id LIMIT p_limit)
+        UNION ALL
+        (SELECT r.* FROM bundle b CROSS JOIN LATERAL in_bundle(b) r
+         WHERE b.queue = p_queue AND b.last > p_after AND r.id > p_after AND coalesce(p_status, 'new') = 'new'
+               AND (p_entity IS NULL OR r.entity = p_entity)
+         ORDER BY r.id LIMIT p_limit)) l
+    ORDER BY l.id LIMIT p_limit;
 END $$;
 
 -- The requests of one entity, newest first.
@@ -874,7 +985,9 @@ BEGIN
         (SELECT * FROM request r WHERE is_of(r, p_queue, p_entity) AND r.status = 'new' AND (r.kind = 'create' OR r.run_at IS NOT NULL))
         UNION ALL
         (SELECT * FROM request r WHERE is_of(r, p_queue, p_entity) AND r.status = 'new' AND r.kind = 'update'
-             AND r.run_at IS NULL ORDER BY r.run_at DESC, r.id DESC LIMIT p_limit)) h
+             AND r.run_at IS NULL ORDER BY r.run_at DESC, r.id DESC LIMIT p_limit)
+        UNION ALL
+        (SELECT r.* FROM bundle b CROSS JOIN LATERAL in_bundle(b) r WHERE b.queue = p_queue AND r.entity = p_entity)) h
     ORDER BY h.id DESC LIMIT p_limit;
 END $$;
 
@@ -892,7 +1005,9 @@ END $$;
 CREATE OR REPLACE FUNCTION :"schema".show(p_id bigint) RETURNS SETOF :"schema".request
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
 BEGIN
-    RETURN QUERY SELECT * FROM request r WHERE r.id = p_id;
+    RETURN QUERY SELECT * FROM request r WHERE r.id = p_id
+        UNION ALL
+        SELECT r.* FROM bundle b CROSS JOIN LATERAL in_bundle(b) r WHERE p_id BETWEEN b.id AND b.last AND r.id = p_id;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no request %', p_id USING ERRCODE = 'no_data_found';
     END IF;
@@ -905,6 +1020,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
 DECLARE
     r record;
 BEGIN
+    PERFORM unfold_request(p_id);
     SELECT q.queue, q.status, q.run_at INTO r FROM request q WHERE q.id = p_id FOR UPDATE NOWAIT;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no request %', p_id USING ERRCODE = 'no_data_found';
@@ -929,6 +1045,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
 DECLARE
     r record;
 BEGIN
+    PERFORM unfold_request(p_id);
     SELECT q.status INTO r FROM request q WHERE q.id = p_id FOR UPDATE NOWAIT;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no request %', p_id USING ERRCODE = 'no_data_found';
@@ -987,7 +1104,7 @@ END $$;
 
 -- Attaches triggers to a table: every change of a row becomes an update request for its entity, in the
 -- transaction that makes the change. Per statement one insert, in which the rows of one entity are folded
--- into one request, and one notification. p_entity is a column, or SQL over the table's columns; NULL means
+-- into one request, and one notification; for many rows (capture_source) requests are written as bundles. p_entity is a column, or SQL over the table's columns; NULL means
 -- no request. p_columns chooses what of the old and new rows goes into the payload ({*}: everything).
 -- p_condition is SQL over the rows `old` and `new`. Both are SQL of the role that installs the capture; they run
 -- with its rights and with this schema as search_path.
@@ -1024,23 +1141,25 @@ BEGIN
     RETURN n;
 END $$;
 
--- The text of the trigger function of capture n.
+-- The text of the trigger function of capture n. A few rows become requests at once, more than that bundles.
 CREATE OR REPLACE FUNCTION :"schema".capture_source(n integer) RETURNS text
 LANGUAGE plpgsql SET search_path = :"schema", pg_temp AS $$
 DECLARE
+    few constant integer := 256;
     c capture;
     keys text[];      -- the primary key
+    plain regtype;    -- of the entity, where that is the primary key and its text tells all of it
     entity text;      -- SQL
     key text;         -- SQL, over one row
     branches text := '';
-    own boolean;      -- each row is an entity of its own
     op text;
     rows_of text;
 BEGIN
     SELECT * INTO STRICT c FROM capture x WHERE x.no = n;
     SELECT CASE WHEN count(*) > 0 THEN quote_ident(c.entity) ELSE '(' || c.entity || ')' END INTO entity
     FROM pg_attribute a WHERE a.attrelid = c.source AND a.attname = c.entity AND a.attnum > 0 AND NOT a.attisdropped;
-    SELECT array_agg(a.attname::text ORDER BY k.ord) INTO keys
+    SELECT array_agg(a.attname::text ORDER BY k.ord),
+           CASE WHEN count(*) = 1 AND min(a.attname) = c.entity THEN min(a.atttypid) END INTO keys, plain
     FROM pg_index i CROSS JOIN unnest(i.indkey) WITH ORDINALITY k (attnum, ord)
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
     WHERE i.indrelid = c.source AND i.indisprimary;
@@ -1050,19 +1169,27 @@ BEGIN
     END IF;
     key := CASE coalesce(cardinality(keys), 0) WHEN 0 THEN 'NULL::text' WHEN 1 THEN quote_ident(keys[1])
            ELSE 'jsonb_build_array(' || (SELECT string_agg(quote_ident(k), ', ') FROM unnest(keys) k) || ')' END;
-    own := coalesce(cardinality(keys) = 1 AND keys[1] = c.entity, false);
     FOREACH op IN ARRAY ARRAY['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE'] LOOP
         IF c.columns = '{}' AND c.condition IS NULL OR op = 'TRUNCATE' THEN
-            rows_of := capture_rows(op, c.source, entity, key, own);
+            rows_of := capture_rows(op, c.source, entity, key, plain IS NOT NULL);
         ELSE
             rows_of := capture_rows_paired(op, c, keys, entity, key);
         END IF;
         branches := branches || format($f$
     %s TG_OP = %L THEN
-        INSERT INTO request (queue, entity, kind, payload)
-        SELECT %L, g.e, 'update', (belay_head || g.n || ', "keys": ' || g.keys || g.more || belay_tail)::jsonb
-        FROM (%s) g WHERE g.e IS NOT NULL;$f$,
-            CASE op WHEN 'INSERT' THEN 'IF' ELSE 'ELSIF' END, op, c.queue, rows_of);
+        IF (SELECT count(*) FROM (SELECT FROM %s LIMIT %s) x) <= %s THEN
+            INSERT INTO request (queue, entity, kind, payload)
+            SELECT %L, g.e, 'update', (belay_head || g.body || belay_tail)::jsonb FROM (%s) g WHERE g.e IS NOT NULL;
+        ELSE
+            INSERT INTO bundle (id, last, queue, size, head, tail, ids, entities, bodies) %s;
+        END IF;$f$,
+            CASE op WHEN 'INSERT' THEN 'IF' ELSE 'ELSIF' END, op,
+            CASE op WHEN 'TRUNCATE' THEN c.source::text WHEN 'DELETE' THEN 'belay_old' ELSE 'belay_new' END, few + 1, few,
+            c.queue, rows_of,
+            CASE WHEN plain IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'uuid'::regtype)
+                      AND (c.columns = '{}' AND c.condition IS NULL OR op = 'TRUNCATE')
+                 THEN capture_keys_bundled(op, c.source, c.queue, key, CASE plain WHEN 'uuid'::regtype THEN '"' ELSE '' END)
+                 ELSE capture_rows_bundled(c.queue, rows_of) END);
     END LOOP;
     -- What is the same in every payload of a statement is made once: text is cheaper to put together than jsonb.
     -- The body is quoted as a literal: no name in it can end it.
@@ -1081,9 +1208,9 @@ BEGIN%s
 END $f$, c.source::text, branches, current_schema() || '.push', c.queue));
 END $$;
 
--- Entities with the keys of their rows (JSON), without a look at what changed: cheap for any number of rows. After an
--- update that moves rows from one entity to another, both are in. Where the entity is the primary key there is
--- nothing to fold.
+-- Entities with the number and the keys of their rows (JSON), without a look at what changed: cheap for any number of
+-- rows. After an update that moves rows from one entity to another, both are in. Where the entity is the primary key
+-- there is nothing to fold.
 CREATE OR REPLACE FUNCTION :"schema".capture_rows(op text, source regclass, entity text, key text, own boolean) RETURNS text
 LANGUAGE sql STABLE SET search_path = :"schema", pg_temp AS $$
     SELECT CASE op
@@ -1092,9 +1219,9 @@ LANGUAGE sql STABLE SET search_path = :"schema", pg_temp AS $$
         WHEN 'TRUNCATE' THEN format(f, entity, key, source, '')
         ELSE format('WITH n AS MATERIALIZED (%s) SELECT n.* FROM n UNION ALL (%s)', format(f, entity, key, 'belay_new', ''),
                     format(f, entity, key, 'belay_old', 'WHERE NOT EXISTS (SELECT FROM n WHERE n.e = x.e)')) END
-    FROM (SELECT CASE WHEN own THEN $q$SELECT x.e, 1 AS n, '[' || to_json(x.k)::text || ']' AS keys, '' AS more
+    FROM (SELECT CASE WHEN own THEN $q$SELECT x.e, '1, "keys": [' || to_json(x.k)::text || ']' AS body
                                        FROM (SELECT %1$s::text AS e, %2$s AS k FROM %3$s) x %4$s$q$
-                      ELSE $q$SELECT x.e, count(*) AS n, to_json((array_agg(x.k))[1:100])::text AS keys, '' AS more
+                      ELSE $q$SELECT x.e, count(*) || ', "keys": ' || to_json((array_agg(x.k))[1:100])::text AS body
                               FROM (SELECT %1$s::text AS e, %2$s AS k FROM %3$s) x %4$s GROUP BY x.e$q$ END) t (f);
 $$;
 
@@ -1117,8 +1244,8 @@ BEGIN
                     ELSE 'jsonb_build_object(' || (SELECT string_agg(format('%L, %s.%I', x, side, x), ', ')
                                                    FROM unnest(c.columns) x) || ')' END) ORDER BY n)
     INTO images FROM unnest(ARRAY['old', 'new']) WITH ORDINALITY t (side, n);
-    RETURN format($q$SELECT x.e, count(*) AS n, to_json((array_agg(x.k))[1:100])::text AS keys,
-            ', "changes": ' || to_json((array_agg(x.change))[1:100])::text AS more
+    RETURN format($q$SELECT x.e, count(*) || ', "keys": ' || to_json((array_agg(x.k))[1:100])::text
+            || ', "changes": ' || to_json((array_agg(x.change))[1:100])::text AS body
         FROM (SELECT v.e, v.k, jsonb_build_object('key', v.k, 'old', %s, 'new', %s) AS change
               FROM %s
               CROSS JOIN LATERAL (SELECT DISTINCT ON (i.e) i.e, i.k FROM
@@ -1128,6 +1255,26 @@ BEGIN
         images[1], images[2], pairs, entity, key, entity, key,
         coalesce('(' || c.condition || ')', 'true'));
 END $$;
+
+-- Rows of `bundle` instead of those of `request`: each holds the ids of a range of 1024, and not much more than 16 MB.
+CREATE OR REPLACE FUNCTION :"schema".capture_rows_bundled(queue text, rows_of text) RETURNS text
+LANGUAGE sql STABLE SET search_path = :"schema", pg_temp AS $$
+    SELECT format($q$SELECT min(x.id), max(x.id), %L, count(*), belay_head, belay_tail, array_agg(x.id), array_agg(x.e::request_entity), array_agg(x.body)
+        FROM (SELECT nextval('request_id_seq') AS id, g.e, g.body, sum(octet_length(g.body)) OVER (ROWS UNBOUNDED PRECEDING) >> 24 AS part
+              FROM (%s) g WHERE g.e IS NOT NULL) x GROUP BY x.id >> 10, x.part$q$, queue, rows_of);
+$$;
+
+-- The same where each row is an entity of its own, by a key that looks the same in JSON (but for quotes): nothing but the keys is kept.
+CREATE OR REPLACE FUNCTION :"schema".capture_keys_bundled(op text, source regclass, queue text, key text, quote text) RETURNS text
+LANGUAGE sql STABLE SET search_path = :"schema", pg_temp AS $$
+    SELECT format($q$SELECT min(x.id), max(x.id), %L, count(*), belay_head || '1, "keys": [%s', '%s]' || belay_tail, array_agg(x.id), array_agg(x.e::request_entity), NULL
+        FROM (SELECT nextval('request_id_seq') AS id, g.e FROM (%s) g) x GROUP BY x.id >> 10$q$, queue, quote, quote,
+        CASE op WHEN 'TRUNCATE' THEN format('SELECT %s::text AS e FROM %s', key, source)
+                WHEN 'DELETE' THEN format('SELECT %s::text AS e FROM belay_old', key)
+                WHEN 'INSERT' THEN format('SELECT %s::text AS e FROM belay_new', key)
+                ELSE format('SELECT %1$s::text AS e FROM belay_new UNION ALL SELECT o.%1$s::text FROM belay_old o
+                             WHERE NOT EXISTS (SELECT FROM belay_new n WHERE n.%1$s = o.%1$s)', key) END);
+$$;
 
 CREATE OR REPLACE FUNCTION :"schema".uncapture(p_no integer) RETURNS void
 LANGUAGE plpgsql SET search_path = :"schema", pg_temp AS $$
@@ -1157,7 +1304,7 @@ DECLARE
 BEGIN
     IF p_what = 'worker' THEN
         may := may || ARRAY['claim', 'settle', 'again', 'unbegin', 'claim_lease', 'settle_lease', 'give_back', 'beat', 'ready', 'tend',
-                            'drained', 'create_failed', 'announce_done', 'announce'];
+                            'unfold', 'drained', 'create_failed', 'announce_done', 'announce'];
     ELSIF p_what = 'admin' THEN
         may := may || ARRAY['retry', 'cancel', 'purge'];
     ELSIF p_what <> 'producer' THEN

@@ -3,7 +3,7 @@
  * time. A worker that has enough to do opens some slots more than it has clerks.
  *
  *   DOWN --up--> IDLE --a clerk sits down--> CLAIMING --row--> WORKING --done--> SETTLING
- *                 ^ ^                           | nothing                           | commit
+ *                 ^ ^                           | nothing (a bundle: unfold, again) | commit
  *                 | +---------ROLLBACK----------+                                   |
  *                 +-----------------------------------------------------------------+
  *   any --connection lost--> DOWN: the server has rolled back, the claim is somebody else's, so
@@ -279,13 +279,42 @@ static void look_ahead(struct slot *s, struct ahead *a, struct claim *c)
 {
     struct list none;
     list_init(&none);
-    if (c && s->sight > 0 && (c->n_group == 0 || c->line != s->sight))
+    if (c && c->bundle)
+        ahead_done(a); /* the hint was not looked at: a search finds it again */
+    else if (c && s->sight > 0 && (c->n_group == 0 || c->line != s->sight))
         ahead_missed(a);
     else if (c && c->n_group > 0 && s->sight == 0)
         ahead_found(a, c->line);
     if (s->asks)
         ahead_add(a, c ? &c->ahead : &none);
     s->asks = false;
+}
+
+static void on_unfold(void *arg, const PGresult *res)
+{
+    struct slot *s = arg;
+    s->on_its_way--;
+    if (!res)
+        return; /* `down` follows */
+    if (!pg_ok(res))
+        claim_failed(s, res);
+    else if (s->w->stopping)
+        go_idle(s);
+    else
+        send_claim(s, true);
+    worker_maybe_close(s->w);
+}
+
+/* What is in a bundle becomes requests that all can see, outside of the claim's transaction. */
+static void send_unfold(struct slot *s)
+{
+    struct worker *w = s->w;
+    const char *p[] = {w->o->queues[pass_queue(w, &s->clerk->pass)].name};
+    pass_unfold(&s->clerk->pass);
+    rollback(s);
+    pg_send(s->pg, w->sql.unfold, 1, p, on_unfold, s);
+    pg_sync(s->pg);
+    s->on_its_way++;
 }
 
 static void on_claim(void *arg, const PGresult *res)
@@ -308,7 +337,8 @@ static void on_claim(void *arg, const PGresult *res)
     claim_read(w->o->queues[q].name, res, &c);
     BELAY_CHECK(c.n_group <= 1 && !c.end);
     look_ahead(s, &w->ahead[q], &c);
-    clerk->pass.line[q] = c.line;
+    if (!c.bundle)
+        clerk->pass.line[q] = c.line;
     clerk->pass.busy += c.busy;
     struct group *g = c.n_group ? list_item(c.groups.next, struct group, link) : NULL;
     if (g) {
@@ -318,6 +348,8 @@ static void on_claim(void *arg, const PGresult *res)
             give_back(s);
         else
             work_on(s, g);
+    } else if (!w->stopping && c.bundle) {
+        send_unfold(s);
     } else if (!w->stopping && pass_next(w, &clerk->pass)) {
         send_claim(s, false);
     } else {
@@ -353,11 +385,12 @@ static void send_claim(struct slot *s, bool begin)
                        clerk->pass.careful ? "t" : "f",
                        sight ? sight->entity : NULL,
                        sight ? sight->kind : NULL,
-                       s->asks ? from : NULL};
+                       s->asks ? from : NULL,
+                       clerk->pass.unfolded == PASS_UNFOLD_MAX ? "t" : "f"};
     s->state = SLOT_CLAIMING;
     if (begin)
         pg_send(s->pg, "BEGIN", 0, NULL, NULL, NULL);
-    pg_send(s->pg, w->sql.claim, 9, p, on_claim, s);
+    pg_send(s->pg, w->sql.claim, 10, p, on_claim, s);
     pg_sync(s->pg);
     s->on_its_way++;
     buf_done(&process);

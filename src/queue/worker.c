@@ -36,6 +36,7 @@ void pass_reset(struct pass *p)
     p->busy = 0;
     p->worked = false;
     p->careful = false;
+    p->unfolded = 0;
 }
 
 /* Place `at` in the order; among queues of one priority the start moves from pass to pass. */
@@ -58,6 +59,13 @@ void pass_found(struct pass *p)
     p->empty = 0;
     p->at = 0; /* the highest priority first, each time */
     p->turn++;
+    if (p->unfolded < PASS_UNFOLD_MAX)
+        p->unfolded = 0;
+}
+
+void pass_unfold(struct pass *p)
+{
+    p->unfolded = p->unfolded < PASS_UNFOLD_MAX ? p->unfolded + 1 : 1;
 }
 
 bool pass_next(struct worker *w, struct pass *p)

@@ -16,7 +16,8 @@
     X(tend, "SELECT * FROM ", "tend($1, $2, $3, $4)")                                           \
     X(drained, "SELECT ", "drained($1)")                                                        \
     X(announce_done, "SELECT ", "announce_done($1)")                                            \
-    X(claim, "SELECT * FROM ", "claim($1, $2, $3, $4, $5, $6, $7, $8, $9)")                     \
+    X(unfold, "SELECT ", "unfold($1)")                                                          \
+    X(claim, "SELECT * FROM ", "claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")                \
     X(complete, "UPDATE ",                                                                      \
       "claimed SET status = 'complete', outcome = $2, error = NULL, process = $3, fence = $4, " \
       "worker = $5, attempts = attempts + 1, claimed_at = now(), "                              \
@@ -24,7 +25,7 @@
     X(settle, "SELECT ", "settle($1, $2, $3, $4, $5, $6, $7, $8)")                              \
     X(unbegin, "SELECT ", "unbegin($1)")                                                        \
     X(again, "SELECT ", "again($1, $2, $3, $4, $5, $6)")                                        \
-    X(claim_lease, "SELECT * FROM ", "claim_lease($1, $2, $3, $4, $5, $6, $7)")                 \
+    X(claim_lease, "SELECT * FROM ", "claim_lease($1, $2, $3, $4, $5, $6, $7, $8)")             \
     X(settle_lease, "SELECT * FROM ", "settle_lease($1, $2, $3, $4, $5, $6, $7, $8, $9)")       \
     X(give_back, "SELECT ", "give_back($1, $2)")                                                \
     X(beat, "SELECT * FROM ", "beat($1, $2, $3)")
@@ -35,15 +36,18 @@ struct worker_sql {
 #undef X
 };
 
+enum { PASS_UNFOLD_MAX = 64 }; /* some 65,000 requests */
+
 /* Where a search stands: a line per queue, and what this pass has seen. */
 struct pass {
     int64_t line[WORKER_QUEUES_MAX];
-    size_t at;     /* the queue being searched, as a place in the order of priority */
-    size_t empty;  /* queues in a row that had nothing above their line */
-    unsigned turn; /* moves the start among queues of equal priority */
-    unsigned busy; /* rows passed over in this pass */
-    bool worked;   /* this pass found something */
-    bool careful;  /* a row was locked by a stranger: savepoints from here on */
+    size_t at;         /* the queue being searched, as a place in the order of priority */
+    size_t empty;      /* queues in a row that had nothing above their line */
+    unsigned turn;     /* moves the start among queues of equal priority */
+    unsigned busy;     /* rows passed over in this pass */
+    bool worked;       /* this pass found something */
+    bool careful;      /* a row was locked by a stranger: savepoints from here on */
+    unsigned unfolded; /* times in a row; at PASS_UNFOLD_MAX what is there is worked on first */
 };
 
 struct slot;
@@ -99,6 +103,7 @@ size_t pass_queue(const struct worker *w, const struct pass *p); /* index into o
 /* The queue had nothing above its line; false when that ends the search. */
 bool pass_next(struct worker *w, struct pass *p);
 void pass_found(struct pass *p);
+void pass_unfold(struct pass *p); /* a bundle was in the way and will be unfolded */
 
 /* slot.c: transaction mode */
 unsigned slots_max(const struct worker *w);           /* cells, too */
