@@ -61,6 +61,8 @@ struct host {
     pid_t child;
     bool stored, started, stopping, retired, sealed, stopped;
     bool told_to_go, removed, hurry;
+    bool others; /* --peers names some */
+    bool other;  /* and the directory is of another cluster than the one they began */
 };
 
 struct order_raft *host_order(struct host *h)
@@ -475,6 +477,7 @@ static bool plan(struct host *h, struct order_raft_config *oc)
         log_error("engine.peers", "error=\"%s\"", wrong);
         return false;
     }
+    h->others = oc->members.n > 1;
     struct buf all = {0};
     group_conf_encode(&oc->members, &all);
     h->cluster = hash_bytes(&fixed, buf_data(&all), buf_len(&all)) >> 1 | 1;
@@ -587,6 +590,7 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
         return err;
     }
     h->order = order_raft_of(order);
+    h->other = h->others && h->cluster != order_raft_cluster(h->order);
     h->cluster = order_raft_cluster(h->order);
     h->groups = order_raft_groups(h->order);
     (void)uv_timer_init(h->loop, &h->timer);
@@ -618,13 +622,33 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
     return err;
 }
 
-void host_start(struct host *h)
+/* The first members of a cluster may all have been replaced since, and --peers with them. But a
+ * server that is alone would go on alone, beside those that it is told to be one of. */
+static bool is_alone_by_mistake(const struct host *h)
+{
+    struct group_conf conf;
+    group_conf(order_raft_group(h->order, 0), &conf);
+    if (!h->other || conf.n > 1)
+        return false;
+    log_error(
+        "engine.data",
+        "path=%s error=\"it is of a server that is alone, not of the cluster of --peers; "
+        "start it without --peers and bring the others in with CLUSTER ADD, or begin with "
+        "an empty directory\"",
+        h->config.data);
+    return true;
+}
+
+bool host_start(struct host *h)
 {
     h->started = true;
+    if (is_alone_by_mistake(h))
+        return false;
     (void)uv_prepare_start(&h->prepare, on_prepare);
     follow_members(h);
     h->look_ms = uv_now(h->loop) + LOOK_MS;
     h->busy_ms = uv_now(h->loop);
+    return true;
 }
 
 /* --- stop --- */

@@ -53,7 +53,8 @@ struct host_config {
  * here until a member calls: it must know how many shards there are. */
 BELAY_MUST_CHECK enum belay_err host_open(const struct host_config *config, struct host **ret,
                                           struct order **ret_order);
-void host_start(struct host *h); /* after engine_open() */
+/* After engine_open(). False, and a line in the log: this node must not serve. */
+BELAY_MUST_CHECK bool host_start(struct host *h);
 /* Begins to hand over what this node leads, each group when nothing of its own is on the way.
  * Any number of times. */
 void host_retire(struct host *h);

@@ -350,9 +350,7 @@ static bool open_engine(struct server *s)
     s->counter.wake = count_news;
     list_init(&s->counter.node);
     feed_watch(s->feed, &s->counter);
-    if (s->host)
-        host_start(s->host);
-    return true;
+    return !s->host || host_start(s->host);
 }
 
 static void release(struct server *s)
