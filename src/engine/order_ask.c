@@ -79,7 +79,28 @@ static enum belay_err set_priority(struct order_raft *o, const struct group_serv
     return rewrite(o, s, &m);
 }
 
-static enum belay_err add_member(struct order_raft *o, const struct group_conf *conf,
+/* A node that is alone may have been started as another one, or without a peer address, before.
+ * Who joins it must be able to call it. BELAY_ERR_NOT_FOUND: it cannot. */
+static enum belay_err know_self(struct order_raft *o, struct group_conf *conf)
+{
+    const struct group_server *self = group_conf_find(conf, o->config.node);
+    const struct group_server *now = group_conf_find(&o->config.members, o->config.node);
+    struct member known;
+    struct member m;
+    if (conf->n > 1 || !self || !now)
+        return BELAY_OK;
+    member_parse(self->address, &known);
+    member_parse(now->address, &m);
+    if (*m.peer == '\0')
+        return BELAY_ERR_NOT_FOUND;
+    if (strcmp(known.name, m.name) == 0 && strcmp(known.peer, m.peer) == 0)
+        return BELAY_OK;
+    m.priority = known.priority;
+    enum belay_err err = rewrite(o, self, &m);
+    return err == BELAY_OK ? BELAY_ERR_UNAVAILABLE : err; /* when that is done */
+}
+
+static enum belay_err add_member(struct order_raft *o, struct group_conf *conf,
                                  const struct order_wish *wish)
 {
     struct group_server s = {.id = 1 + order_raft_last_node(o)};
@@ -92,7 +113,9 @@ static enum belay_err add_member(struct order_raft *o, const struct group_conf *
         return BELAY_ERR_RANGE;
     if (member_is_taken(conf, &m))
         return BELAY_ERR_EXISTS;
-    return group_change(o->replicas[0].group, GROUP_ADD, &s, order_now(o));
+    enum belay_err err = know_self(o, conf);
+    return err == BELAY_OK ? group_change(o->replicas[0].group, GROUP_ADD, &s, order_now(o))
+                           : err;
 }
 
 /* By whoever leads the group; BELAY_ERR_NOT_LEADER, BELAY_ERR_UNAVAILABLE: not now. */

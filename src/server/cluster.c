@@ -76,8 +76,11 @@ static void forget(struct pending *p)
     order_raft_ask_forget(p->wish);
 }
 
-static struct reply *failed(struct arena *a, enum belay_err err)
+static struct reply *failed(struct arena *a, enum command_id command, enum belay_err err)
 {
+    if (err == BELAY_ERR_NOT_FOUND && command == CMD_CLUSTER_ADD)
+        return reply_error(a, err,
+                           "this node has no peer address: start it with --peer-listen");
     if (err == BELAY_ERR_IN_USE)
         return reply_error(a, err, "nobody would be left to vote");
     if (err == BELAY_ERR_EXISTS)
@@ -93,7 +96,8 @@ static void on_answer(void *ctx, enum belay_err err, uint64_t id)
     struct server *s = p->conn->server;
     struct arena *a = &s->reply_arena;
     arena_reset(a);
-    struct reply *r = err == BELAY_OK ? reply_new(a, REPLY_MAP) : failed(a, err);
+    struct reply *r =
+        err == BELAY_OK ? reply_new(a, REPLY_MAP) : failed(a, p->manner.command, err);
     if (err == BELAY_OK) {
         reply_text(a, r, "status", SLICE("ok"));
         if (p->manner.command == CMD_CLUSTER_ADD)
