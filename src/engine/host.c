@@ -428,6 +428,8 @@ static const char *parse_peers(const char *text, struct group_conf *conf)
                  (int)(len - name - 1), equals + 1);
         s->voter = true;
         member_parse(s->address, &m);
+        if (!member_is_address(m.peer))
+            return "a peer is NAME=HOST:PORT";
         if (member_is_taken(conf, &m))
             return "two peers have the same name or the same address";
         conf->n++;

@@ -52,6 +52,15 @@ bool member_format(const struct member *m, char ret[GROUP_ADDRESS_MAX])
     return n < GROUP_ADDRESS_MAX;
 }
 
+bool member_is_address(const char *peer)
+{
+    const char *colon = strrchr(peer, ':');
+    if (!colon || colon == peer || strlen(colon) > sizeof ":65535" - 1)
+        return false;
+    const char *port = colon + 1;
+    return port[strspn(port, "0123456789")] == '\0' && atoi(port) > 0 && atoi(port) <= 65535;
+}
+
 bool member_is_taken(const struct group_conf *conf, const struct member *m)
 {
     for (size_t i = 0; i < conf->n; i++) {

@@ -26,6 +26,8 @@ struct member {
 void member_parse(const char *address, struct member *ret);
 /* false: too long, or with a byte that would be read as something else. */
 BELAY_MUST_CHECK bool member_format(const struct member *m, char ret[GROUP_ADDRESS_MAX]);
+/* "host:port", "[v6]:port" */
+bool member_is_address(const char *peer);
 /* Somebody has its name already, or its peer address. */
 bool member_is_taken(const struct group_conf *conf, const struct member *m);
 #endif

@@ -109,7 +109,7 @@ static enum belay_err add_member(struct order_raft *o, struct group_conf *conf,
         return BELAY_ERR_LIMIT;
     snprintf(m.name, sizeof m.name, "%s", wish->name);
     snprintf(m.peer, sizeof m.peer, "%s", wish->peer);
-    if (*m.name == '\0' || !member_format(&m, s.address))
+    if (*m.name == '\0' || !member_is_address(m.peer) || !member_format(&m, s.address))
         return BELAY_ERR_RANGE;
     if (member_is_taken(conf, &m))
         return BELAY_ERR_EXISTS;

@@ -81,6 +81,9 @@ static struct reply *failed(struct arena *a, enum command_id command, enum belay
     if (err == BELAY_ERR_NOT_FOUND && command == CMD_CLUSTER_ADD)
         return reply_error(a, err,
                            "this node has no peer address: start it with --peer-listen");
+    if (err == BELAY_ERR_RANGE && command == CMD_CLUSTER_ADD)
+        return reply_error(a, err,
+                           "an address is HOST:PORT, and a name has no space, @, comma or =");
     if (err == BELAY_ERR_IN_USE)
         return reply_error(a, err, "nobody would be left to vote");
     if (err == BELAY_ERR_EXISTS)
