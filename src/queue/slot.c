@@ -11,8 +11,9 @@
  *
  * The transaction is open from BEGIN before the claim to COMMIT after the settle: the row locks
  * are the claim. While the disk makes a commit last, its clerk goes on at an idle slot; the
- * entity stays locked until the commit is through. When no slot is idle, settle, COMMIT, BEGIN
- * and the next claim leave in one write: one round trip per group. */
+ * entity stays locked until the commit is through. When no slot is idle, or the database has
+ * enough to do with the others, settle, COMMIT, BEGIN and the next claim leave in one write:
+ * one round trip per group, and fewer processes to wake. */
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -27,7 +28,10 @@
 
 enum slot_state { SLOT_DOWN, SLOT_IDLE, SLOT_CLAIMING, SLOT_WORKING, SLOT_SETTLING };
 
-enum { SLOTS_SPARE = 4 }; /* so many commits may be waited for beside the work */
+enum {
+    SLOTS_SPARE = 4, /* so many commits may be waited for beside the work */
+    SLOTS_BUSY = 2 /* more than these at the database keep it busy, if there are many clerks */
+};
 
 struct clerk {
     struct runner *runner;
@@ -74,6 +78,15 @@ static struct slot *idle_slot(struct worker *w)
         if (w->slots[i].state == SLOT_IDLE && w->slots[i].on_its_way == 0)
             return &w->slots[i];
     return NULL;
+}
+
+/* Slots that wait for the database, or for a connection to it. */
+static unsigned waiting(const struct worker *w)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < w->n_slot; i++)
+        n += w->slots[i].on_its_way > 0 || w->slots[i].state == SLOT_DOWN;
+    return n;
 }
 
 static struct clerk *idle_clerk(struct worker *w)
@@ -192,10 +205,12 @@ static void go_idle(struct slot *s)
  */
 static void move_on(struct slot *s)
 {
-    struct slot *next = s->w->stopping ? NULL : idle_slot(s->w);
-    if (!next && !s->w->stopping) {
-        if (s->w->n_slot < slots_max(s->w))
-            open_slot(s->w); /* for the next time: this worker has enough to do */
+    struct worker *w = s->w;
+    bool enough = w->concurrency > SLOTS_SPARE && waiting(w) > SLOTS_BUSY;
+    struct slot *next = w->stopping || enough ? NULL : idle_slot(w);
+    if (!next && !w->stopping) {
+        if (!enough && w->n_slot < slots_max(w))
+            open_slot(w); /* for the next time: this worker has enough to do */
         send_claim(s, true);
         return;
     }
