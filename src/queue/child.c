@@ -6,20 +6,27 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 65536 };
+enum {
+    READ_BYTES = 65536,
+    MINDER_STACK = 65536,
+    MINDER_WAITS = 2000, /* milliseconds for what cannot be killed: it hangs in the system */
+};
 
 struct nursery {
     uv_loop_t *loop;
     uv_signal_t *sigchld;
     struct list children;
-    int minder_fd;
-    pid_t minder;
+    volatile int32_t *groups; /* of CHILD_MAX children, 0: none; shared with the minder */
+    pid_t worker, minder;
 };
 
 struct child {
@@ -28,6 +35,7 @@ struct child {
     struct child_events events;
     void *arg;
     pid_t pid;
+    volatile int32_t *place; /* in nursery.groups */
     int status;
     bool exited;
     uv_pipe_t in, out, err;
@@ -42,64 +50,65 @@ struct child {
 /* ---- the minder ----------------------------------------------------------------------------
  */
 
-/* Keeps the list of groups it is told of (+pid, -pid); when the pipe ends, so do they. */
-static _Noreturn void minder_main(int fd)
+static void end_groups(const volatile int32_t *groups)
 {
-    static int32_t groups[CHILD_MAX];
-    int32_t word;
-    ssize_t n;
-
-    (void)setsid();
-    (void)prctl(PR_SET_NAME, "belay-minder");
-    for (int s = 1; s < NSIG; s++)
-        if (s != SIGKILL && s != SIGSTOP)
-            (void)signal(s, SIG_IGN);
-    int null = open("/dev/null", O_RDWR);
-    for (int i = 0; i < 3 && null >= 0; i++)
-        (void)dup2(null, i);
-    if (fd != 3)
-        (void)dup2(fd, 3);
-    (void)close_range(4, ~0U, 0);
-    while ((n = read(3, &word, sizeof word)) != 0) {
-        if (n != (ssize_t)sizeof word)
-            continue; /* interrupted: words are written whole */
-        int32_t want = word > 0 ? 0 : -word;
-        for (size_t i = 0; i < CHILD_MAX; i++)
-            if (groups[i] == want) {
-                groups[i] = word > 0 ? word : 0;
-                break;
-            }
-    }
+    const struct timespec ms = {.tv_nsec = 1000000};
     for (size_t i = 0; i < CHILD_MAX; i++)
         if (groups[i] > 0)
             (void)kill(-groups[i], SIGKILL);
-    _exit(0);
+    for (size_t i = 0, waits = 0; i < CHILD_MAX; i++)
+        for (; groups[i] > 0 && kill(-groups[i], 0) == 0 && waits < MINDER_WAITS; waits++)
+            (void)nanosleep(&ms, NULL);
 }
 
-static void tell_minder(struct nursery *n, int32_t word)
+/* Sleeps until the worker is dead, ends what it had started, and only then itself: with the
+ * last process that has them the worker's files are closed, its connections among them. */
+static int minder_main(void *arg)
 {
-    ssize_t rc;
-    do
-        rc = write(n->minder_fd, &word, sizeof word);
-    while (rc < 0 && errno == EINTR);
+    const struct nursery *n = arg;
+    sigset_t all;
+    int got;
+    (void)setsid();
+    (void)prctl(PR_SET_NAME, "belay-minder");
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, NULL);
+    (void)prctl(PR_SET_PDEATHSIG, SIGUSR1);
+    while (getppid() == n->worker)
+        (void)sigwait(&all, &got);
+    end_groups(n->groups);
+    _exit(0);
 }
 
 static bool minder_start(struct nursery *n)
 {
-    int fds[2];
-    if (pipe2(fds, O_CLOEXEC) != 0)
+    static _Alignas(16) char stack[MINDER_STACK];
+    size_t bytes = CHILD_MAX * sizeof *n->groups;
+    void *groups = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (groups == MAP_FAILED)
         return false;
-    n->minder = fork();
-    if (n->minder == 0) {
-        (void)close(fds[1]);
-        minder_main(fds[0]);
-    }
-    (void)close(fds[0]);
-    n->minder_fd = fds[1];
+    n->groups = groups;
+    n->worker = getpid();
+    n->minder = clone(minder_main, stack + sizeof stack, CLONE_FILES | SIGCHLD, n);
     if (n->minder > 0)
         return true;
-    (void)close(fds[1]);
+    (void)munmap(groups, bytes);
     return false;
+}
+
+static void minder_stop(struct nursery *n)
+{
+    (void)kill(n->minder, SIGKILL);
+    (void)waitpid(n->minder, NULL, 0);
+    (void)munmap((void *)(uintptr_t)n->groups, CHILD_MAX * sizeof *n->groups);
+}
+
+static volatile int32_t *free_place(struct nursery *n)
+{
+    for (size_t i = 0; i < CHILD_MAX; i++)
+        if (n->groups[i] == 0)
+            return &n->groups[i];
+    errno = EAGAIN;
+    return NULL;
 }
 
 /* ---- the end of a child --------------------------------------------------------------------
@@ -146,7 +155,7 @@ static void on_sigchld(uv_signal_t *handle, int signum)
             continue;
         c->exited = true;
         list_remove(&c->link);
-        tell_minder(n, -(int32_t)c->pid);
+        *c->place = 0;
         if (c->open_pipes == 0)
             finish(c);
         else
@@ -256,13 +265,14 @@ void child_close_input(struct child *c)
 /* ---- start ---------------------------------------------------------------------------------
  */
 
-static _Noreturn void child_main(const int fds[3], int report, pid_t parent, char *const *argv,
-                                 char *const *env)
+static _Noreturn void child_main(const int fds[3], int report, struct nursery *n,
+                                 volatile int32_t *place, char *const *argv, char *const *env)
 {
     sigset_t none;
+    *place = (int32_t)getpid(); /* before anything is begun: the minder must know */
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == parent) { /* else it died before the line above */
+    if (getppid() == n->worker) { /* else it died before the line above */
         (void)sigemptyset(&none);
         (void)sigprocmask(SIG_SETMASK, &none, NULL);
         for (int s = 1; s < NSIG; s++)
@@ -299,17 +309,17 @@ static void close_pipes(int fds[4][2])
     errno = keep;
 }
 
-static pid_t start(struct nursery *n, int fds[4][2], char *const *argv, char *const *env)
+static pid_t start(struct nursery *n, volatile int32_t *place, int fds[4][2], char *const *argv,
+                   char *const *env)
 {
-    pid_t parent = getpid();
     pid_t pid = fork();
     if (pid == 0) {
         const int std[3] = {fds[0][0], fds[1][1], fds[2][1]};
-        child_main(std, fds[3][1], parent, argv, env);
+        child_main(std, fds[3][1], n, place, argv, env);
     }
     if (pid < 0)
         return -1;
-    tell_minder(n, (int32_t)pid);
+    *place = (int32_t)pid;
     (void)setpgid(pid, pid); /* both sides do it, so that it is done whoever comes first */
     (void)close(fds[3][1]);
     fds[3][1] = -1;
@@ -321,7 +331,7 @@ static pid_t start(struct nursery *n, int fds[4][2], char *const *argv, char *co
     if (got <= 0)
         return pid;
     (void)waitpid(pid, NULL, 0);
-    tell_minder(n, -(int32_t)pid);
+    *place = 0;
     errno = code;
     return -1;
 }
@@ -339,7 +349,8 @@ struct child *child_open(struct nursery *n, char *const *argv, char *const *env,
                          const struct child_events *events, void *arg)
 {
     int fds[4][2];
-    pid_t pid = make_pipes(fds) ? start(n, fds, argv, env) : -1;
+    volatile int32_t *place = free_place(n);
+    pid_t pid = make_pipes(fds) && place ? start(n, place, fds, argv, env) : -1;
     if (pid < 0) {
         close_pipes(fds);
         return NULL;
@@ -349,6 +360,7 @@ struct child *child_open(struct nursery *n, char *const *argv, char *const *env,
     c->events = *events;
     c->arg = arg;
     c->pid = pid;
+    c->place = place;
     c->exited = false;
     c->tail_len = 0;
     adopt(c, &c->in, &fds[0][1]);
@@ -399,7 +411,6 @@ void nursery_close(struct nursery *n)
         return;
     BELAY_CHECK(list_empty(&n->children)); /* whoever started them waits for them */
     uv_close((uv_handle_t *)n->sigchld, on_signal_closed);
-    (void)close(n->minder_fd);
-    (void)waitpid(n->minder, NULL, 0);
+    minder_stop(n);
     free(n);
 }

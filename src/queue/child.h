@@ -1,9 +1,13 @@
 /* child.h - the processes a worker starts, and their certain end.
  *
  * Every child leads a process group of its own, and does not outlive the worker, however that
- * ends: killed alone      the kernel kills the child (PR_SET_PDEATHSIG), and a small minder
- * process, which sees the end of its pipe, kills what the child has started stopped, crashed
- * the same Loop thread only; one nursery per loop. */
+ * ends. The kernel kills the child of a worker that was killed (PR_SET_PDEATHSIG), but only
+ * after it has closed the worker's connections: the database would roll back, and somebody else
+ * begin, while the child still runs. So a small process, the minder, has the worker's files
+ * too. When the worker is dead it ends the groups, waits until they are gone, and goes itself:
+ * with it the connections end.
+ *
+ * Loop thread only; one nursery per loop. */
 #ifndef BELAY_QUEUE_CHILD_H
 #define BELAY_QUEUE_CHILD_H
 
