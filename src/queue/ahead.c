@@ -5,6 +5,7 @@
 enum {
     AHEAD_LOW = 24,  /* ask for more when so many are left: a search brings up to 50 */
     AHEAD_REST = 64, /* claims after a miss */
+    AHEAD_FRESH_MS = 50,
 };
 
 void sight_free(struct sight *s)
@@ -34,12 +35,22 @@ void ahead_done(struct ahead *a)
     a->n = 0;
 }
 
-struct sight *ahead_take(struct ahead *a)
+static struct sight *take_first(struct ahead *a)
 {
     struct sight *s = first(a);
     if (s) {
         list_remove(&s->link);
         a->n--;
+    }
+    return s;
+}
+
+struct sight *ahead_take(struct ahead *a, uint64_t now_ms)
+{
+    struct sight *s = take_first(a);
+    while (s && now_ms - s->seen_ms > AHEAD_FRESH_MS) {
+        sight_free(s);
+        s = take_first(a);
     }
     return s;
 }
@@ -59,7 +70,7 @@ bool ahead_ask(struct ahead *a, int64_t *ret_from)
     return true;
 }
 
-void ahead_add(struct ahead *a, struct list *sights)
+void ahead_add(struct ahead *a, struct list *sights, uint64_t now_ms)
 {
     a->asked = false;
     list_each_safe(it, sights)
@@ -71,6 +82,7 @@ void ahead_add(struct ahead *a, struct list *sights)
         }
         list_remove(it);
         list_push_back(&a->seen, it);
+        s->seen_ms = now_ms;
         a->last = s->id;
         a->n++;
     }
@@ -79,7 +91,7 @@ void ahead_add(struct ahead *a, struct list *sights)
 void ahead_found(struct ahead *a, int64_t id)
 {
     for (struct sight *s = first(a); s && s->id <= id; s = first(a))
-        sight_free(ahead_take(a));
+        sight_free(take_first(a));
     if (id > a->last)
         a->last = id;
 }

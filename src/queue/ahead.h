@@ -16,6 +16,8 @@
 struct sight {
     struct list link;
     int64_t id;
+    int64_t upto;        /* the highest id that there was */
+    uint64_t seen_ms;    /* set by ahead_add() */
     char *entity, *kind; /* owned */
 };
 
@@ -32,15 +34,16 @@ struct ahead {
 void ahead_init(struct ahead *a);
 void ahead_done(struct ahead *a);
 
-/* The next one, the caller's; NULL: there is none, search. */
-struct sight *ahead_take(struct ahead *a);
+/* The next one that was seen a moment ago, the caller's; NULL: there is none, search. What came
+ * later than a hint is not worked on with it. */
+struct sight *ahead_take(struct ahead *a, uint64_t now_ms);
 
 /* True when the next claim should look ahead, for what lies above `*ret_from`; its answer is
  * owed to ahead_add(). */
 bool ahead_ask(struct ahead *a, int64_t *ret_from);
 
 /* Takes the sights of an answer, or an empty list when there was none. */
-void ahead_add(struct ahead *a, struct list *sights);
+void ahead_add(struct ahead *a, struct list *sights, uint64_t now_ms);
 
 /* A search, not a hint, led to the group with this id. */
 void ahead_found(struct ahead *a, int64_t id);

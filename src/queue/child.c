@@ -8,7 +8,9 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -50,6 +52,21 @@ struct child {
 /* ---- the minder ----------------------------------------------------------------------------
  */
 
+/* A process that nobody has waited for yet does nothing any more. No memory is allocated here:
+ * this is a copy of a process that may have had threads. */
+static bool is_alive(int32_t pid)
+{
+    char text[512];
+    (void)snprintf(text, sizeof text, "/proc/%d/stat", pid);
+    int fd = open(text, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    if (fd >= 0)
+        (void)close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end && !strchr("ZX", name_end[2]);
+}
+
 static void end_groups(const volatile int32_t *groups)
 {
     const struct timespec ms = {.tv_nsec = 1000000};
@@ -57,7 +74,7 @@ static void end_groups(const volatile int32_t *groups)
         if (groups[i] > 0)
             (void)kill(-groups[i], SIGKILL);
     for (size_t i = 0, waits = 0; i < CHILD_MAX; i++)
-        for (; groups[i] > 0 && kill(-groups[i], 0) == 0 && waits < MINDER_WAITS; waits++)
+        for (; groups[i] > 0 && is_alive(groups[i]) && waits < MINDER_WAITS; waits++)
             (void)nanosleep(&ms, NULL);
 }
 

@@ -129,6 +129,7 @@ static struct sight *read_sight(const PGresult *res, int row)
     struct sight *s = mem_zalloc(sizeof *s);
     list_init(&s->link);
     s->id = number(res, row, COLUMN_ID);
+    s->upto = number(res, row, COLUMN_LINE);
     s->entity = copy(value(res, row, COLUMN_ENTITY));
     s->kind = copy(value(res, row, COLUMN_KIND));
     return s;

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
-enum { PG_PARAMS_MAX = 10, PG_PENDING_MAX = 4096 };
+enum { PG_PARAMS_MAX = 11, PG_PENDING_MAX = 4096 };
 
 struct pg;
 

@@ -362,7 +362,8 @@ END $$;
 -- lease, a back-off, a create that waits): the caller rolls back and asks again with p_careful.
 --
 -- One search may look ahead for the claims after it: with p_ahead the last rows are what is due next above it (id, entity,
--- kind). A claim that is given one of them, with its id as the line, tries that before it searches.
+-- kind, and as their line the highest id that there was). A claim that is given one of them, with its id as the line, tries that before
+-- it searches. With p_upto too, that highest id, it need not look for bundles: what has come since is not touched.
 --
 -- Nothing is taken that was pushed after the claim began, nor anything behind a bundle that was there then: what was pushed
 -- behind a bundle that comes meanwhile has a higher id. A table of bundles without a page has none, and to ask for that costs
@@ -371,7 +372,7 @@ END $$;
 -- An expression of PL/pgSQL costs a microsecond in each transaction, a statement more than ten: there are few on that way.
 CREATE OR REPLACE FUNCTION :"schema".claim(p_queue text, p_line bigint, p_cell integer, p_processes uuid[],
     p_require_created boolean, p_careful boolean, p_entity text DEFAULT NULL, p_kind text DEFAULT NULL, p_ahead bigint DEFAULT NULL,
-    p_below boolean DEFAULT false)
+    p_below boolean DEFAULT false, p_upto bigint DEFAULT NULL)
 RETURNS TABLE (line bigint, met integer, id bigint, entity text, kind text, process uuid, fence bigint,
     attempts integer, pushed_at json, payload jsonb, refuse text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
@@ -382,30 +383,41 @@ DECLARE
     entities text[];
     passed text[]; -- so that not every row of an entity with many is met
     noted bigint;
-    upto bigint := coalesce(pg_sequence_last_value('request_id_seq'), 9223372036854775807);
     bundled bigint;
 BEGIN
     IF p_careful THEN
         RETURN QUERY SELECT * FROM claim_careful(p_queue, p_line, p_cell, p_processes, p_require_created, p_below);
         RETURN;
     END IF;
-    IF pg_relation_size('bundle', 'main') > 0 THEN
-        SELECT b.id INTO bundled FROM bundle b WHERE b.queue = p_queue ORDER BY b.id LIMIT 1;
-        upto := least(upto, CASE WHEN p_below THEN bundled - 1 WHEN bundled > 0 THEN 0 END);
-        p_entity := CASE WHEN p_line <= upto THEN p_entity END;
-    END IF;
     LOOP
+        IF p_upto IS NULL THEN
+            p_upto := coalesce(pg_sequence_last_value('request_id_seq'), 9223372036854775807);
+            IF pg_relation_size('bundle', 'main') > 0 THEN
+                SELECT b.id INTO bundled FROM bundle b WHERE b.queue = p_queue ORDER BY b.id LIMIT 1;
+                p_upto := least(p_upto, CASE WHEN p_below THEN bundled - 1 WHEN bundled > 0 THEN 0 END);
+                p_entity := CASE WHEN p_line <= p_upto THEN p_entity END;
+            END IF;
+        END IF;
         IF p_entity IS NULL OR NOT pg_try_advisory_xact_lock(entity_key(p_queue, p_entity) # 'request'::regclass::oid::bigint) THEN
             IF p_entity IS NOT NULL THEN
                 RAISE DEBUG 'skip id=% line=% why="its entity is busy"', p_line, p_line;
                 met := 1;
+                p_entity := NULL;
+                p_upto := NULL;
+                CONTINUE;
             END IF;
-            SELECT d.id, d.entity, d.kind INTO at, p_entity, p_kind FROM due(p_queue, p_line, upto, coalesce(passed, '{}')) d
+            SELECT d.id, d.entity, d.kind INTO at, p_entity, p_kind FROM due(p_queue, p_line, p_upto, coalesce(passed, '{}')) d
             WHERE pg_try_advisory_xact_lock(entity_key(p_queue, d.entity) # 'request'::regclass::oid::bigint) LIMIT 1;
             IF NOT FOUND THEN
                 SELECT max(d.id), count(*), array_agg(DISTINCT d.entity) INTO at, n, entities
-                FROM due(p_queue, p_line, upto, coalesce(passed, '{}')) d;
-                EXIT WHEN n = 0;
+                FROM due(p_queue, p_line, p_upto, coalesce(passed, '{}')) d;
+                IF n = 0 THEN
+                    line := p_line;
+                    met := coalesce(met, 0);
+                    refuse := CASE WHEN bundled IS NOT NULL THEN 'bundle' END;
+                    RETURN NEXT;
+                    RETURN;
+                END IF;
             END IF;
             IF current_setting('client_min_messages') = 'debug1' THEN
                 PERFORM tell_passed(p_queue, p_line, at - (p_entity IS NOT NULL)::integer, coalesce(passed, '{}'));
@@ -424,7 +436,7 @@ BEGIN
         RETURN QUERY SELECT p_line, coalesce(claim.met, 0) + 1, r.id, r.entity::text, r.kind::text, p_processes[1], claim.fence,
             r.attempts, to_json(r.pushed_at), r.payload, claim.refuse
         FROM request r
-        WHERE is_of(r, p_queue, p_entity) AND r.decides AND r.id + 0 <= upto AND CASE WHEN r.due_kind = p_kind THEN true ELSE in_the_way(r.id) END
+        WHERE is_of(r, p_queue, p_entity) AND r.decides AND r.id + 0 <= p_upto AND CASE WHEN r.due_kind = p_kind THEN true ELSE in_the_way(r.id) END
               AND NOT EXISTS (SELECT FROM request l WHERE is_of(l, p_queue, p_entity) AND l.status = 'in-progress')
         ORDER BY r.kind, r.run_at, r.id LIMIT CASE p_kind WHEN 'create' THEN 1 ELSE 5000 END FOR UPDATE OF r NOWAIT;
         EXIT WHEN FOUND;
@@ -435,19 +447,15 @@ BEGIN
         END IF;
         met := coalesce(met, 0) + 1;
         p_entity := NULL;
+        p_upto := NULL;
     END LOOP;
-    noted := CASE WHEN p_entity IS NOT NULL AND p_cell > 0 AND pg_try_advisory_xact_lock('cell'::regclass::oid::integer, p_cell)
+    noted := CASE WHEN p_cell > 0 AND pg_try_advisory_xact_lock('cell'::regclass::oid::integer, p_cell)
                   THEN setval(('attempt_' || p_cell)::regclass, p_line) END;
-    IF p_entity IS NULL THEN
-        line := p_line;
-        met := coalesce(met, 0);
-        refuse := CASE WHEN bundled IS NOT NULL THEN 'bundle' END;
-        RETURN NEXT;
-    ELSIF p_ahead IS NOT NULL THEN
-        RETURN QUERY SELECT NULL::bigint, NULL::integer, a.id, a.entity, a.kind, NULL::uuid, NULL::bigint, NULL::integer, NULL::json,
+    IF p_ahead IS NOT NULL THEN
+        RETURN QUERY SELECT p_upto, NULL::integer, a.id, a.entity, a.kind, NULL::uuid, NULL::bigint, NULL::integer, NULL::json,
             NULL::jsonb, NULL
         FROM (SELECT DISTINCT ON (d.entity) d.id, d.entity, d.kind
-              FROM due(p_queue, greatest(p_ahead, p_line), upto, ARRAY[p_entity]) d ORDER BY d.entity, d.id) a
+              FROM due(p_queue, greatest(p_ahead, p_line), p_upto, ARRAY[p_entity]) d ORDER BY d.entity, d.id) a
         ORDER BY a.id;
     END IF;
 END $$;

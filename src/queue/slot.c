@@ -301,7 +301,7 @@ static void look_ahead(struct slot *s, struct ahead *a, struct claim *c)
     else if (c && c->n_group > 0 && s->sight == 0)
         ahead_found(a, c->line);
     if (s->asks)
-        ahead_add(a, c ? &c->ahead : &none);
+        ahead_add(a, c ? &c->ahead : &none, uv_now(&s->w->loop));
     s->asks = false;
 }
 
@@ -379,17 +379,18 @@ static void send_claim(struct slot *s, bool begin)
     struct worker *w = s->w;
     struct clerk *clerk = s->clerk;
     size_t q = pass_queue(w, &clerk->pass);
-    char line[24], from[24];
+    char line[24], from[24], upto[24];
     struct sight *sight = NULL;
     int64_t ahead = 0;
     /* The first search of a pass begins at its line; after it there will be another pass. */
     if (clerk->pass.worked && !clerk->pass.careful) {
-        sight = ahead_take(&w->ahead[q]);
+        sight = ahead_take(&w->ahead[q], uv_now(&w->loop));
         s->asks = ahead_ask(&w->ahead[q], &ahead);
     }
     s->sight = sight ? sight->id : 0;
     (void)snprintf(line, sizeof line, "%" PRId64, sight ? sight->id : clerk->pass.line[q]);
     (void)snprintf(from, sizeof from, "%" PRId64, ahead);
+    (void)snprintf(upto, sizeof upto, "%" PRId64, sight ? sight->upto : 0);
     struct buf process = {0};
     text_put_uuids(&process, 1);
     const char *p[] = {w->o->queues[q].name,
@@ -401,11 +402,12 @@ static void send_claim(struct slot *s, bool begin)
                        sight ? sight->entity : NULL,
                        sight ? sight->kind : NULL,
                        s->asks ? from : NULL,
-                       clerk->pass.unfolded == PASS_UNFOLD_MAX ? "t" : "f"};
+                       clerk->pass.unfolded == PASS_UNFOLD_MAX ? "t" : "f",
+                       sight && !s->asks ? upto : NULL};
     s->state = SLOT_CLAIMING;
     if (begin)
         pg_send(s->pg, "BEGIN", 0, NULL, NULL, NULL);
-    pg_send(s->pg, w->sql.claim, 10, p, on_claim, s);
+    pg_send(s->pg, w->sql.claim, 11, p, on_claim, s);
     pg_sync(s->pg);
     s->on_its_way++;
     buf_done(&process);

@@ -17,7 +17,7 @@
     X(drained, "SELECT ", "drained($1)")                                                        \
     X(announce_done, "SELECT ", "announce_done($1)")                                            \
     X(unfold, "SELECT ", "unfold($1)")                                                          \
-    X(claim, "SELECT * FROM ", "claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)")                \
+    X(claim, "SELECT * FROM ", "claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")           \
     X(complete, "UPDATE ",                                                                      \
       "claimed SET status = 'complete', outcome = $2, error = NULL, process = $3, fence = $4, " \
       "worker = $5, attempts = attempts + 1, claimed_at = now(), "                              \

@@ -20,13 +20,13 @@ static void add(struct ahead *a, int64_t from, int64_t upto)
         s->id = id;
         list_push_back(&sights, &s->link);
     }
-    ahead_add(a, &sights);
+    ahead_add(a, &sights, 1000);
     assert_true(list_empty(&sights));
 }
 
 static int64_t take(struct ahead *a)
 {
-    struct sight *s = ahead_take(a);
+    struct sight *s = ahead_take(a, 1000);
     int64_t id = s ? s->id : 0;
     sight_free(s);
     return id;
@@ -54,6 +54,22 @@ static void more_are_asked_for_in_time_and_by_one(void **state)
     assert_int_equal(take(&a), 0);
     assert_true(ahead_ask(&a, &from));
     assert_int_equal(from, 0); /* from wherever the next search is */
+    ahead_done(&a);
+}
+
+static void what_was_seen_a_while_ago_is_no_hint(void **state)
+{
+    (void)state;
+    struct ahead a;
+    ahead_init(&a);
+    add(&a, 1, 3);
+    assert_int_equal(take(&a), 1);
+    assert_null(ahead_take(&a, 1051));
+    assert_int_equal(a.n, 0);
+    add(&a, 4, 4);
+    struct sight *s = ahead_take(&a, 1050);
+    assert_int_equal(s->id, 4);
+    sight_free(s);
     ahead_done(&a);
 }
 
@@ -98,6 +114,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_are_asked_for_in_time_and_by_one),
+        cmocka_unit_test(what_was_seen_a_while_ago_is_no_hint),
         cmocka_unit_test(what_a_search_has_passed_is_no_hint),
         cmocka_unit_test(after_a_miss_claims_search_for_a_while),
     };
