@@ -286,7 +286,7 @@ static void change_members(struct sim_world *w)
     if (w->names < SIM_JOINS && sim_chance(w, 60)) {
         wish.kind = WISH_ADD;
         snprintf(wish.name, sizeof wish.name, "m%" PRIu64, ++w->names);
-        snprintf(wish.peer, sizeof wish.peer, "node-%" PRIu64, w->names);
+        snprintf(wish.peer, sizeof wish.peer, "node-%" PRIu64 ":1", w->names);
     } else if (pick_member(w, n, &wish, &id)) {
         w->nodes[id].leaving = true;
     } else {

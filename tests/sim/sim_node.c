@@ -107,7 +107,7 @@ static void members(const struct sim_world *w, struct group_conf *conf)
         struct group_server *s = &conf->servers[conf->n++];
         s->id = (uint64_t)i;
         s->voter = true;
-        snprintf(s->address, sizeof s->address, "n%d@node-%d", i, i);
+        snprintf(s->address, sizeof s->address, "n%d@node-%d:1", i, i);
     }
 }
 
