@@ -186,9 +186,9 @@ class Nodes:
                 raise AssertionError("it did not happen")
             time.sleep(pause)
 
-    def ready(self, i):
+    def ready(self, i, seconds=WAIT_S):
         """Waits until the node can serve."""
-        end = time.monotonic() + WAIT_S
+        end = time.monotonic() + seconds
         while True:
             try:
                 r = self.resp(i)
