@@ -35,8 +35,18 @@ static bool has_room(struct slice bytes)
     return now_ms < UINT64_MAX / 8 && counter < UINT64_MAX / 8;
 }
 
+/* Sessions are opened in group 0 only: the engine sends no such op to another one. */
+static bool is_group_0(const struct machine *m)
+{
+    bool is = false;
+    for (unsigned groups = 1; groups <= UINT8_MAX; groups++)
+        is |= machine_is_group(m, 0, groups);
+    return is;
+}
+
 static void use(struct machine *m, uint64_t seed)
 {
+    bool opens = is_group_0(m);
     struct choice c = choice_seed(seed);
     struct effects fx = {0};
     struct opgen g;
@@ -46,6 +56,8 @@ static void use(struct machine *m, uint64_t seed)
         struct op op;
         bool read = choice_one_in(&c, 4);
         opgen_next(&g, read, &op);
+        if (op.kind == OP_SESSION_OPEN && !opens)
+            continue;
         effects_reset(&fx);
         op.index = machine_applied(m) + 1;
         if (read)
