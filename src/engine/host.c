@@ -61,8 +61,8 @@ struct host {
     pid_t child;
     bool stored, started, stopping, retired, sealed, stopped;
     bool told_to_go, removed, hurry;
-    bool others; /* --peers names some */
-    bool other;  /* and the directory is of another cluster than the one they began */
+    bool has_peers;  /* --peers names more than this node */
+    bool is_foreign; /* and the directory is not of the cluster that they began */
 };
 
 struct order_raft *host_order(struct host *h)
@@ -479,7 +479,7 @@ static bool plan(struct host *h, struct order_raft_config *oc)
         log_error("engine.peers", "error=\"%s\"", wrong);
         return false;
     }
-    h->others = oc->members.n > 1;
+    h->has_peers = oc->members.n > 1;
     struct buf all = {0};
     group_conf_encode(&oc->members, &all);
     h->cluster = hash_bytes(&fixed, buf_data(&all), buf_len(&all)) >> 1 | 1;
@@ -592,7 +592,7 @@ enum belay_err host_open(const struct host_config *config, struct host **ret,
         return err;
     }
     h->order = order_raft_of(order);
-    h->other = h->others && h->cluster != order_raft_cluster(h->order);
+    h->is_foreign = h->has_peers && h->cluster != order_raft_cluster(h->order);
     h->cluster = order_raft_cluster(h->order);
     h->groups = order_raft_groups(h->order);
     (void)uv_timer_init(h->loop, &h->timer);
@@ -630,7 +630,7 @@ static bool is_alone_by_mistake(const struct host *h)
 {
     struct group_conf conf;
     group_conf(order_raft_group(h->order, 0), &conf);
-    if (!h->other || conf.n > 1)
+    if (!h->is_foreign || conf.n > 1)
         return false;
     log_error(
         "engine.data",

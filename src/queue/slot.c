@@ -390,6 +390,7 @@ static void send_claim(struct slot *s, bool begin)
     s->sight = sight ? sight->id : 0;
     (void)snprintf(line, sizeof line, "%" PRId64, sight ? sight->id : clerk->pass.line[q]);
     (void)snprintf(from, sizeof from, "%" PRId64, ahead);
+    /* Who looks ahead must see how far the ids go now. */
     (void)snprintf(upto, sizeof upto, "%" PRId64, sight ? sight->upto : 0);
     struct buf process = {0};
     text_put_uuids(&process, 1);
