@@ -147,9 +147,21 @@ static void post_append(struct group *g, const struct raft_message *m, struct wi
     } while (sent < in->n_entries);
 }
 
+struct told *group_offered(struct group *g, uint64_t id)
+{
+    for (unsigned i = 0; i < g->raft.configuration.n && i < GROUP_SERVERS_MAX; i++)
+        if (g->raft.configuration.servers[i].id == id)
+            return &g->offered[i];
+    return NULL;
+}
+
 static void post_snapshot(struct group *g, const struct raft_message *m, struct wire *w)
 {
     struct group_snapshot snap;
+    struct told *offered = group_offered(g, m->server_id);
+    if (offered)
+        *offered = (struct told){m->server_id, m->install_snapshot.term,
+                                 m->install_snapshot.last_index};
     if (!g->env->newest(g->ctx, g->shard, &snap, &w->seq))
         return; /* the core asks again */
     w->type = WIRE_SNAPSHOT;

@@ -47,8 +47,10 @@ enum group_guard {
                                    for the entry, and never sends either */
     GUARD_OLD_TERM = 32768,     /* a refusal of an earlier term's entries says which: the core
                                    leaves it to what is on the stack */
-    GUARD_OWN_TERM = 8192,      /* copies are counted of the leader's own term: the core's own,
-                                   off it is libraft 0.15 */
+    GUARD_NEWER_SNAPSHOT = 65536, /* who refuses a newer snapshot's index lacks the one that he
+                                     was offered, too: the core would wait for 30 s */
+    GUARD_OWN_TERM = 8192, /* copies are counted of the leader's own term: the core's own,
+                              off it is libraft 0.15 */
 };
 
 struct group_server {

@@ -29,7 +29,7 @@ struct held {
     struct buf bytes;
 };
 
-/* Leader: how much of the commit index a follower has been told. */
+/* Leader: up to where a follower has been told the commit index, or offered a snapshot. */
 struct told {
     uint64_t id, term, index;
 };
@@ -54,9 +54,10 @@ struct group {
     bool making;                         /* a snapshot of our own */
     uint64_t term_start;                 /* leader: last index when the term began */
     struct told told[GROUP_SERVERS_MAX]; /* by place in the configuration */
-    size_t rank;                         /* so many should stand before this node */
-    uint64_t led_term;                   /* the last one in which a leader was known */
-    unsigned timeout;                    /* of its next election, as it follows from that */
+    struct told offered[GROUP_SERVERS_MAX];
+    size_t rank;       /* so many should stand before this node */
+    uint64_t led_term; /* the last one in which a leader was known */
+    unsigned timeout;  /* of its next election, as it follows from that */
     uint64_t now_ms;
 };
 
@@ -82,5 +83,7 @@ bool group_only_voter(const struct group_conf *conf, uint64_t id);
 void group_set_timeout(struct group *g); /* after a step: when to stand, if it drew anew */
 /* Without GUARD_OWN_TERM, a leader commits what has enough copies, whatever its term. */
 void group_count_copies(struct group *g);
+/* What that member was offered last, or where to write it down; NULL: it is none. */
+struct told *group_offered(struct group *g, uint64_t id);
 void group_conf_to_raft(const struct group_conf *conf, struct raft_configuration *c);
 #endif

@@ -156,6 +156,24 @@ static bool stale_reject(const struct group *g, const struct wire *w)
            group_guarded(g, GUARD_STALE_REJECT);
 }
 
+/* Heartbeats to who is offered a snapshot end at our newest one, and the core takes a refusal
+ * only if it ends at the one that it offered: with a newer one made since it would hear none,
+ * and offer nothing. So it hears once that the old one is missing. */
+static void refuse_offer(struct group *g, uint64_t from,
+                         struct raft_append_entries_result *result)
+{
+    struct told *offered = group_offered(g, from);
+    if (!offered || offered->id != from || offered->term != result->term ||
+        offered->index >= result->rejected ||
+        result->rejected != g->raft.trail.snapshot.index ||
+        !group_guarded(g, GUARD_NEWER_SNAPSHOT))
+        return;
+    result->rejected = offered->index;
+    if (result->last_log_index >= offered->index)
+        result->last_log_index = offered->index - 1;
+    *offered = (struct told){0};
+}
+
 static void receive_small(struct group *g, const struct wire *w)
 {
     struct raft_message m = {.server_id = w->from, .server_address = ""};
@@ -167,6 +185,7 @@ static void receive_small(struct group *g, const struct wire *w)
                                                 .rejected = w->reject,
                                                 .last_log_index = w->index,
                                                 .features = (unsigned short)w->features};
+        refuse_offer(g, w->from, &m.append_entries_result);
     } else if (w->type == WIRE_VOTE) {
         m.type = RAFT_REQUEST_VOTE;
         m.request_vote = (struct raft_request_vote){.version = 2,

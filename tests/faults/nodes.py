@@ -186,9 +186,9 @@ class Nodes:
                 raise AssertionError("it did not happen")
             time.sleep(pause)
 
-    def ready(self, i, seconds=WAIT_S):
+    def ready(self, i):
         """Waits until the node can serve."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + WAIT_S
         while True:
             try:
                 r = self.resp(i)
