@@ -28,6 +28,8 @@ enum {
     STOP_POLL_MS = 10,
     COMPLAIN_MS = 10000,
     BATCH_BYTES = 16 << 10, /* enough for a write */
+    KEPT_NS = 500000,       /* who has had the processor for so long is not about to ask */
+    NO_YIELD_MS = 1000,
 };
 
 static_assert(PEER_FRAME_MAX >
@@ -51,6 +53,7 @@ struct host {
     uint64_t look_ms;                     /* when to look at the members again */
     uint64_t busy_ms;                     /* when something was last written */
     uint64_t stop_ms;                     /* stopping: no longer than that */
+    uint64_t yield_ms;                    /* from when on others may go first again */
     uint64_t due_ns;                      /* since when there is something to write */
     uint64_t began_ns, took_ns;           /* the last write */
     size_t due;                           /* how much it was when it was last looked at */
@@ -351,11 +354,23 @@ static void on_idle(uv_idle_t *i)
     (void)i;
 }
 
+/* Whoever shares the processor goes first: that may be who is about to ask. It may also be
+ * somebody who only counts, and keeps it for milliseconds: then not again for a while. */
+static void let_others_go(struct host *h)
+{
+    uint64_t now = uv_now(h->loop);
+    uint64_t before = uv_hrtime();
+    if (now < h->yield_ms)
+        return;
+    (void)sched_yield();
+    if (uv_hrtime() - before >= KEPT_NS)
+        h->yield_ms = now + NO_YIELD_MS;
+}
+
 /* A write costs the processor as much as twenty requests, whatever is in it. So as long as a
  * look at the sockets brings more for it, another look comes first: who was answered after the
- * last write asks again about now. Whoever shares the processor goes first: on a busy one that
- * may be who asks. But no longer than the last write took. True: it is time to write and to
- * send. */
+ * last write asks again about now. But no longer than the last write took. True: it is time to
+ * write and to send. */
 static bool write_when_quiet(struct host *h)
 {
     size_t due = order_raft_due(h->order);
@@ -363,7 +378,7 @@ static bool write_when_quiet(struct host *h)
         h->due_ns = uv_hrtime();
     if (due > h->due && due < BATCH_BYTES && uv_hrtime() - h->due_ns < h->took_ns) {
         h->due = due;
-        (void)sched_yield();
+        let_others_go(h);
         (void)uv_idle_start(&h->idle, on_idle);
         return false;
     }
