@@ -259,6 +259,7 @@ static struct reply *namespace_map(struct arena *a, struct reply *in,
     reply_int(a, m, "tables", (int64_t)n->tables);
     reply_int(a, m, "variables", (int64_t)n->variables);
     reply_int(a, m, "waiting_transactions", (int64_t)n->transactions);
+    reply_int(a, m, "shard", (int64_t)n->shard);
     return m;
 }
 

@@ -305,9 +305,13 @@ void post_fill(struct engine *e, const struct op *op)
             const struct event *ev = &e->fx.events[i];
             for (size_t row = 0; ev->sessions && row < ev->n_rows; row++)
                 machine_add_session(machine_of(e, g), &ev->sessions[row]);
-            for (size_t row = 0; ev->namespaces && row < ev->n_rows; row++)
-                if (shard_of(e, op->account, ev->namespaces[row].name) == g)
-                    machine_add_namespace(machine_of(e, g), op->account, &ev->namespaces[row]);
+            for (size_t row = 0; ev->namespaces && row < ev->n_rows; row++) {
+                struct namespace_row *ns = &ev->namespaces[row];
+                if (shard_of(e, op->account, ns->name) != g)
+                    continue;
+                machine_add_namespace(machine_of(e, g), op->account, ns);
+                ns->shard = g;
+            }
         }
     }
 }

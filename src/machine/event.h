@@ -110,6 +110,7 @@ struct namespace_row {
     uint64_t created_ms, updated_ms; /* state-machine time */
     uint64_t locks, held, waiting;
     uint64_t tables, variables, transactions; /* transactions: those that wait */
+    uint64_t shard;                           /* the group that keeps what is in it */
 };
 
 /* A record of a variable: set by a session, seen by all. */

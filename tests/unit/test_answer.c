@@ -249,19 +249,20 @@ static void namespaces(void **state)
                                 .updated_ms = 20,
                                 .locks = 3,
                                 .held = 2,
-                                .waiting = 1};
+                                .waiting = 1,
+                                .shard = 7};
     ev = (struct event){.kind = EVENT_ROWS, .at_ms = 30, .namespaces = &row, .n_rows = 1};
     answers(
         &ev, plain(OP_NAMESPACE_SHOW),
-        "*20 $name $n $description $d $created_ms_ago :20 $updated_ms_ago :10 $locks :3 "
-        "$held :2 $waiting :1 $tables :0 $variables :0 $waiting_transactions :0",
+        "*22 $name $n $description $d $created_ms_ago :20 $updated_ms_ago :10 $locks :3 "
+        "$held :2 $waiting :1 $tables :0 $variables :0 $waiting_transactions :0 $shard :7",
         "200 {\"name\":\"n\",\"description\":\"d\",\"created_ms_ago\":20,"
-        "\"updated_ms_ago\":10,\"locks\":3,\"held\":2,\"waiting\":1,\"tables\":0,\"variables\":0,\"waiting_transactions\":0}");
+        "\"updated_ms_ago\":10,\"locks\":3,\"held\":2,\"waiting\":1,\"tables\":0,\"variables\":0,\"waiting_transactions\":0,\"shard\":7}");
     ev.more = true;
     answers(
         &ev, plain(OP_NAMESPACE_LIST), NULL,
         "200 {\"namespaces\":[{\"name\":\"n\",\"description\":\"d\",\"created_ms_ago\":20,"
-        "\"updated_ms_ago\":10,\"locks\":3,\"held\":2,\"waiting\":1,\"tables\":0,\"variables\":0,\"waiting_transactions\":0}],\"next\":\"n\"}");
+        "\"updated_ms_ago\":10,\"locks\":3,\"held\":2,\"waiting\":1,\"tables\":0,\"variables\":0,\"waiting_transactions\":0,\"shard\":7}],\"next\":\"n\"}");
 }
 
 static void locks_are_shown(void **state)
