@@ -158,6 +158,7 @@ struct hold *request_grant(struct machine *m, struct lock *l, const struct op *o
     return h;
 }
 
+/* Its owner was told of the hold before, and counts on it: no cancel takes it away. */
 void request_grant_again(struct machine *m, struct hold *h, const struct op *op,
                          struct effects *fx)
 {
@@ -174,6 +175,7 @@ void request_grant_again(struct machine *m, struct hold *h, const struct op *op,
         lock_touch(m, h->lock);
     }
     hold_granted(m, h, fx);
+    h->asker = 0;
 }
 
 static struct event *queued(const struct machine *m, const struct wait *w, const struct op *op,
@@ -297,7 +299,8 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
     }
 }
 
-/* Several names, without waiting: all or none. The last grant carries the answer. */
+/* Several names, without waiting: all or none. All grants are of one asker, who may be called
+ * off; the last one carries the answer. */
 static void acquire_all(struct machine *m, struct space *s, const struct op *op,
                         struct session *session, struct effects *fx)
 {
@@ -318,8 +321,9 @@ static void acquire_all(struct machine *m, struct space *s, const struct op *op,
         struct op one = *op;
         one.name = name_at(op, i);
         one.more = (struct names){0};
-        one.asker = i + 1 == n ? op->asker : 0;
         acquire_one(m, s, &one, session, fx);
+        if (i + 1 < n)
+            fx->events[fx->n - 1].asker = 0;
     }
 }
 

@@ -231,7 +231,9 @@ static void granted(struct rules *r, const struct event *ev)
     h.delay_ms = w && !w->upgrade ? w->delay_ms : by_op ? r->op->delay_ms : 0;
     if (old && !by_op)
         h.delay_ms = old->delay_ms; /* converted */
-    if (old && !by_op && (old->mode == MODE_EXCLUSIVE || h.mode == MODE_SHARED))
+    if (by_op)
+        h.asker = r->op->asker; /* of several names too: the last one only carries the answer */
+    if (old && (by_op || old->mode == MODE_EXCLUSIVE || h.mode == MODE_SHARED))
         h.asker = 0; /* it had as much before: a cancel takes nothing away */
     if (ev->ticket && !w)
         sim_wrong(r->w, "I12", "op %" PRIu64 ": ticket %" PRIu64 " is granted and not in line",

@@ -147,6 +147,14 @@ static void fill_mode(struct opgen *g, struct op *op)
     }
 }
 
+static void fill_more(struct opgen *g, struct op *op)
+{
+    op->more.n = 1 + choice_below(g->c, 3);
+    op->more.items = g->more;
+    for (size_t i = 0; i < op->more.n; i++)
+        g->more[i] = pick_name(g, i + 1);
+}
+
 static void fill_acquire(struct opgen *g, struct op *op)
 {
     op->owner = pick_owner(g);
@@ -177,12 +185,8 @@ static void fill_acquire(struct opgen *g, struct op *op)
         if (op->quiet_ms > op->wait_ms)
             op->quiet_ms = op->wait_ms;
     }
-    if (!op->wait_ms && often(g)) {
-        op->more.n = 1 + choice_below(g->c, 3);
-        op->more.items = g->more;
-        for (size_t i = 0; i < op->more.n; i++)
-            g->more[i] = pick_name(g, i + 1);
-    }
+    if (!op->wait_ms && often(g))
+        fill_more(g, op);
 }
 
 /* Whose hold: by a fence seen before, by owner, by anyone. */
@@ -206,12 +210,8 @@ static void fill_holder(struct opgen *g, struct op *op)
         op->fence = 0;
         op->owner = slice_of("", 0);
     }
-    if ((op->kind == OP_RELEASE || op->kind == OP_RENEW) && !op->fence && often(g)) {
-        op->more.n = 1 + choice_below(g->c, 3);
-        op->more.items = g->more;
-        for (size_t i = 0; i < op->more.n; i++)
-            g->more[i] = pick_name(g, i + 1);
-    }
+    if ((op->kind == OP_RELEASE || op->kind == OP_RENEW) && !op->fence && often(g))
+        fill_more(g, op);
     if (choice_one_in(g->c, 6))
         pick_session(g, op);
 }
@@ -236,6 +236,8 @@ static void fill_lock_op(struct opgen *g, struct op *op)
             op->name = slice_str(s->name);
             op->ns = slice_str(s->ns);
         }
+        if (choice_one_in(g->c, 2))
+            fill_more(g, op);
         return;
     }
     fill_holder(g, op);

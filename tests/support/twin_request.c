@@ -141,6 +141,7 @@ static void take(struct twin *t, struct t_lock *l, const struct op *op,
                  struct t_session *session, struct effects *fx)
 {
     struct t_hold *h = twin_hold_of(t, l, op->owner, session);
+    bool again = h;
     if (!h) {
         h = twin_add(&t->holds, &t->n_holds, sizeof *h);
         h->lock = l;
@@ -158,6 +159,8 @@ static void take(struct twin *t, struct t_lock *l, const struct op *op,
         l->body = twin_keep(t, op->body);
     twin_give(t, h);
     twin_granted(t, h, fx);
+    if (again)
+        h->asker = 0; /* it had it: called off, it keeps it */
 }
 
 static void acquire_one(struct twin *t, struct t_lock *l, const struct op *op,
@@ -209,7 +212,11 @@ static void acquire(struct twin *t, struct t_space *s, const struct op *op,
     }
     for (size_t i = 0; i <= op->more.n; i++) {
         struct op one = one_of(op, i);
-        acquire_one(t, lock_of(t, s, one.name), &one, session, fx);
+        struct t_lock *l = lock_of(t, s, one.name);
+        bool again = twin_hold_of(t, l, op->owner, session);
+        acquire_one(t, l, &one, session, fx);
+        if (op->more.n && !again) /* all of them are given back if it is called off */
+            twin_hold_of(t, l, op->owner, session)->asker = op->asker;
     }
 }
 
@@ -422,8 +429,8 @@ static void go_away(const struct twin *t, struct t_wait *w)
     }
 }
 
-static void cancel(struct twin *t, const struct t_space *s, const struct op *op,
-                   struct effects *fx)
+static void cancel_one(struct twin *t, const struct t_space *s, const struct op *op,
+                       struct effects *fx)
 {
     const struct t_lock *l = s ? twin_lock(t, s, op->name) : NULL;
     for (size_t i = 0; l && i < t->n_waits; i++)
@@ -445,6 +452,15 @@ static void cancel(struct twin *t, const struct t_space *s, const struct op *op,
             twin_forget(t, op->request);
             return;
         }
+}
+
+static void cancel(struct twin *t, const struct t_space *s, const struct op *op,
+                   struct effects *fx)
+{
+    for (size_t i = 0; i <= op->more.n; i++) {
+        struct op one = one_of(op, i);
+        cancel_one(t, s, &one, fx);
+    }
 }
 
 static bool is_over(uint64_t id, uint64_t live)

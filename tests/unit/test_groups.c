@@ -526,16 +526,19 @@ static void who_was_told_that_it_failed_is_not_granted_anything(void **state)
 {
     struct fixture *f = *state;
     struct client used = {0}, c = {0};
+    struct op op = acquire(f->ns[1], "s", 0);
+    op.name = SLICE("another one"); /* "db" it had before */
     f->order->box[2].away = true;
     say_not_used(f, "s");
-    ask(f, &used, acquire(f->ns[1], "s", 0));
+    ask(f, &used, op);
     step_all(f, 1);
     engine_unavailable(f->engine, 1, used.ask.id, true, "too late");
     assert_int_equal(used.answers, 1);
     assert_int_equal(used.ev.err, BELAY_ERR_UNAVAILABLE);
     settle(f);
     assert_int_equal(used.answers, 1);
-    assert_int_equal(done(f, &c, acquire(f->ns[1], "", 0))->ev.kind, EVENT_GRANTED);
+    op.session = SLICE("");
+    assert_int_equal(done(f, &c, op)->ev.kind, EVENT_GRANTED);
 }
 
 /* If not, whoever used it hears that it is over, and nothing of it stays. */

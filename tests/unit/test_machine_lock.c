@@ -240,6 +240,31 @@ static void several_names_are_granted_in_order_or_none_is(void **state)
     });
 }
 
+/* CANCEL, from the engine: whoever asked is gone before it was told. */
+static void several_names_are_given_back_together(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        "0 acquire b ann ttl=10           -> granted ann #1 10ms",
+        "1 acquire a ann ttl=10 +b +c     -> (granted ann #2 10ms), (granted ann #3 10ms on b), granted ann #4 10ms on c",
+        "2 cancel a @2 +b +c              -> (released ann #2 cancel), (released ann #4 cancel on c)",
+        "3 list                           -> rows [b exclusive ann#3:exclusive held=2 left=8]",
+        NULL,
+    });
+}
+
+static void what_was_held_before_it_was_asked_for_again_stays(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        "0 acquire db ann ttl=100         -> granted ann #1 100ms",
+        "1 acquire db ann ttl=100         -> granted ann #2 100ms",
+        "2 cancel db @2                   -> -",
+        "3 acquire db bob ttl=100         -> refused bob held",
+        NULL,
+    });
+}
+
 static void a_name_given_twice_is_refused(void **state)
 {
     (void)state;
@@ -411,6 +436,8 @@ int main(void)
         cmocka_unit_test(fresh_refuses_a_holder_that_asks_again),
         cmocka_unit_test(without_ttl_a_hold_has_no_end_of_its_own),
         cmocka_unit_test(several_names_are_granted_in_order_or_none_is),
+        cmocka_unit_test(several_names_are_given_back_together),
+        cmocka_unit_test(what_was_held_before_it_was_asked_for_again_stays),
         cmocka_unit_test(a_name_given_twice_is_refused),
         cmocka_unit_test(break_takes_all_holds_away_and_uses_up_a_number),
         cmocka_unit_test(release_by_anyone_frees_every_hold),
