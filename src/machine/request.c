@@ -128,7 +128,7 @@ static struct judgement judge(const struct machine *m, const struct space *s,
         return refuse(l && lock_is_closed(l, m->now_ms) ? REASON_CLOSED : REASON_HELD);
     if (session && session->n_items + op->more.n >= LIMIT_SESSION_ITEMS)
         return over_limit("the session has LIMIT_SESSION_ITEMS (10000) holds and waits");
-    if (!l && s->locks.count >= LIMIT_LOCKS)
+    if (!l && s->locks.count + op->more.n >= LIMIT_LOCKS)
         return over_limit("the namespace has LIMIT_LOCKS (16000000) locks");
     if (is_free && l && l->n_holds >= LIMIT_HOLDERS)
         return over_limit("the lock has LIMIT_HOLDERS (10000) holders");
@@ -322,8 +322,10 @@ static void acquire_all(struct machine *m, struct space *s, const struct op *op,
         one.name = name_at(op, i);
         one.more = (struct names){0};
         acquire_one(m, s, &one, session, fx);
+        struct event *ev = &fx->events[fx->n - 1];
+        BELAY_DCHECK(ev->kind == EVENT_GRANTED);
         if (i + 1 < n)
-            fx->events[fx->n - 1].asker = 0;
+            ev->asker = 0;
     }
 }
 
