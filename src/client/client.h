@@ -66,6 +66,7 @@ struct flight {
     int64_t timeout_ms; /* for its answer, a wait included; 0: the handle's, BELAY_FOREVER */
     int64_t until_ms;   /* when that is over */
     int64_t lost_ms;    /* since when it has been on no connection; 0: it was on none yet */
+    size_t missed;      /* addresses that could not be reached since it was queued */
     size_t len;
     char bytes[]; /* the command, while it is queued or may be sent again */
 };
@@ -174,8 +175,9 @@ int flight_send(struct belay *b, const struct belay_bytes *words, size_t n,
                 const struct flight *like);
 /* The connection is gone: what may be sent again waits for the next one, the rest fails. */
 void flight_lost(struct belay *b, int code);
-void flight_unreachable(struct belay *b, int code); /* what was never sent fails */
-void flight_expire(struct belay *b);                /* what has looked for a way for too long */
+/* An address failed: what was never sent fails with it if that was the last one to try. */
+void flight_unreachable(struct belay *b, int code);
+void flight_expire(struct belay *b); /* what has looked for a way for too long */
 int64_t flight_due_ms(const struct belay *b);
 void flight_answer(struct belay *b, const struct reply *r); /* takes the oldest that was sent */
 void flight_push(struct belay *b, const struct reply *r);

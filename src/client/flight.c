@@ -174,22 +174,30 @@ void flight_lost(struct belay *b, int code)
     flight_fail_all(b, &failed, code);
 }
 
-/* Takes out of the queue what has waited there for too long, or was never sent. */
-static struct flight_list take_queued(struct belay *b, bool never_sent)
+typedef bool is_over_fn(const struct belay *b, struct flight *c);
+
+static bool has_waited_enough(const struct belay *b, struct flight *c)
+{
+    return c->lost_ms && client_now_ms() >= give_up_ms(b, c);
+}
+
+static bool has_missed_all(const struct belay *b, struct flight *c)
+{
+    return !c->lost_ms && ++c->missed >= b->n_addrs;
+}
+
+static struct flight_list take_queued(struct belay *b, is_over_fn *is_over)
 {
     struct flight_list queued = b->queued, taken = {0}, kept = {0};
-    int64_t now = client_now_ms();
-    for (struct flight *c; (c = list_pop(&queued));) {
-        bool over = never_sent ? !c->lost_ms : c->lost_ms && now >= give_up_ms(b, c);
-        list_add(over ? &taken : &kept, c);
-    }
+    for (struct flight *c; (c = list_pop(&queued));)
+        list_add(is_over(b, c) ? &taken : &kept, c);
     b->queued = kept;
     return taken;
 }
 
 void flight_unreachable(struct belay *b, int code)
 {
-    struct flight_list failed = take_queued(b, true);
+    struct flight_list failed = take_queued(b, has_missed_all);
     flight_fail_all(b, &failed, code);
 }
 
@@ -197,7 +205,7 @@ void flight_expire(struct belay *b)
 {
     if (flight_due_ms(b) > client_now_ms())
         return;
-    struct flight_list failed = take_queued(b, false);
+    struct flight_list failed = take_queued(b, has_waited_enough);
     char why[CLIENT_ERROR_BYTES];
     memcpy(why, b->err_text, sizeof why);
     client_fail(b, BELAY_E_CLOSED, "%.400s; it may have been carried out", why);

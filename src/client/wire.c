@@ -2,9 +2,10 @@
  *
  * wire_step() does what can be done now and never waits; who wants to wait polls the socket
  * until wire_due_ms(). A failure closes the socket and moves on to the next address, at once.
- * When all of them have failed once, the calls that were never sent are told so, and the next
- * round begins after a pause that grows from CLIENT_BACKOFF_MIN_MS to CLIENT_BACKOFF_MAX_MS. A
- * connection counts as good when it has given an answer, not when it has come about. */
+ * When all of them have failed once, the next round begins after a pause that grows from
+ * CLIENT_BACKOFF_MIN_MS to CLIENT_BACKOFF_MAX_MS. A connection counts as good when it has given
+ * an answer, not when it has come about. A call that was never sent counts for itself: it fails
+ * when it has seen every address fail, wherever in a round it came. */
 #include "client/client.h"
 #include "proto/resp.h"
 
@@ -82,9 +83,9 @@ void wire_fail(struct belay *b, int code, const char *format, ...)
     client_fail(b, code, "%s", text);
     b->broke |= was_ready;
     flight_lost(b, code);
-    if (!all_failed || was_ready)
+    if (same_host || was_ready)
         return;
-    b->round_failed = true;
+    b->round_failed |= all_failed;
     client_fail(b, code, "%s", text);
     flight_unreachable(b, code);
 }

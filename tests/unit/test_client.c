@@ -372,6 +372,28 @@ static void the_next_address_of_the_list_is_taken(void **state)
     belay_close(b);
 }
 
+/* A connection that broke is no address that was tried: the call after it goes round the whole
+ * list, back to where it broke. */
+static void one_dead_neighbour_does_not_end_the_search(void **state)
+{
+    struct fake_server gone, other;
+    char list[80];
+    (void)state;
+    fake_start(&gone);
+    fake_stop(&gone);
+    fake_start(&other);
+    snprintf(list, sizeof list, "%s,%s", gone.addr, other.addr);
+    fake_set(&other, RULES(CUTS("DIE", "")));
+    struct belay *b = open_handle(list, 2000);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
+        assert_int_equal(belay_call(b, NULL, "DIE", NULL), BELAY_E_CLOSED);
+    }
+    fake_stop(&other);
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_CONNECT);
+    belay_close(b);
+}
+
 static void a_namespace_that_is_missing_fails_every_call(void **state)
 {
     struct belay *b = NULL;
@@ -748,6 +770,7 @@ int main(void)
                                         start, stop),
         cmocka_unit_test_setup_teardown(nobody_there_is_told_with_the_address, start, stop),
         cmocka_unit_test_setup_teardown(the_next_address_of_the_list_is_taken, start, stop),
+        cmocka_unit_test(one_dead_neighbour_does_not_end_the_search),
         cmocka_unit_test_setup_teardown(a_namespace_that_is_missing_fails_every_call, start,
                                         stop),
         cmocka_unit_test_setup_teardown(a_late_answer_is_not_taken_for_the_next_one, start,
