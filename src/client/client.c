@@ -144,6 +144,7 @@ int belay_dispatch(struct belay *b)
 
 int belay_poll(struct belay *b, int64_t timeout_ms)
 {
-    wire_sleep(b, timeout_ms == BELAY_FOREVER ? INT64_MAX : client_now_ms() + timeout_ms);
+    wire_sleep(b, timeout_ms == BELAY_FOREVER ? INT64_MAX
+                                              : client_add_ms(client_now_ms(), timeout_ms));
     return belay_dispatch(b);
 }

@@ -141,6 +141,14 @@ struct belay {
 };
 
 int64_t client_now_ms(void); /* CLOCK_BOOTTIME */
+
+/* A moment plus a duration, or two durations. INT64_MAX is never: no sum goes beyond it. */
+static inline int64_t client_add_ms(int64_t a, int64_t b)
+{
+    int64_t sum = 0;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
 /* Notes the failure and returns `code`, so that a line can say `return client_fail(...)`. */
 int client_fail(struct belay *b, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -111,7 +111,7 @@ static size_t write_command(struct belay *b, const struct belay_bytes *words, si
 static int64_t timeout_of(const struct belay *b, const struct flight *like)
 {
     int64_t timeout_ms = like->timeout_ms ? like->timeout_ms : b->timeout_ms;
-    return timeout_ms == BELAY_FOREVER ? INT64_MAX : client_now_ms() + timeout_ms;
+    return timeout_ms == BELAY_FOREVER ? INT64_MAX : client_add_ms(client_now_ms(), timeout_ms);
 }
 
 int flight_send(struct belay *b, const struct belay_bytes *words, size_t n,
@@ -153,7 +153,7 @@ void flight_flush_queued(struct belay *b)
 
 static int64_t give_up_ms(const struct belay *b, const struct flight *c)
 {
-    int64_t patience = c->lost_ms + b->timeout_ms;
+    int64_t patience = client_add_ms(c->lost_ms, b->timeout_ms);
     return patience < c->until_ms ? patience : c->until_ms;
 }
 
@@ -413,7 +413,8 @@ int flight_begin(struct belay *b)
 
 int flight_wait(struct belay *b, const bool *done, int64_t timeout_ms)
 {
-    int64_t until = timeout_ms == BELAY_FOREVER ? INT64_MAX : client_now_ms() + timeout_ms;
+    int64_t until =
+        timeout_ms == BELAY_FOREVER ? INT64_MAX : client_add_ms(client_now_ms(), timeout_ms);
     for (;;) {
         int ignored = wire_step(b); /* a failure reaches the call through its callback */
         (void)ignored;

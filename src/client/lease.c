@@ -71,7 +71,7 @@ static void on_renewed(struct belay *b, int err, const struct belay_reply *r, vo
     if (h->dead) {
         hold_free(b, h);
     } else if (err == BELAY_E_OK) {
-        h->proven_ms = sent + h->ttl_ms;
+        h->proven_ms = client_add_ms(sent, h->ttl_ms);
         h->renew_ms = sent + h->ttl_ms / RENEW_PART;
     } else if (err == BELAY_E_STALE || err == BELAY_E_NO_NAMESPACE) {
         hold_lost(b, h, BELAY_E_STALE);
@@ -107,7 +107,7 @@ int lease_keep(struct belay *b, const char *name, uint64_t fence, int64_t ttl_ms
     h->fence = fence;
     h->ttl_ms = ttl_ms;
     h->in_session = b->session[0] != '\0';
-    h->proven_ms = sent_ms + ttl_ms;
+    h->proven_ms = client_add_ms(sent_ms, ttl_ms);
     h->renew_ms = sent_ms + ttl_ms / RENEW_PART;
     h->next = b->holds;
     b->holds = h;
@@ -160,7 +160,7 @@ void lease_session_over(struct belay *b, int why)
 
 void lease_attached(struct belay *b)
 {
-    b->session_proven_ms = b->session_sent_ms + b->session_ttl_ms;
+    b->session_proven_ms = client_add_ms(b->session_sent_ms, b->session_ttl_ms);
     b->session_keep_ms = b->session_sent_ms + b->session_ttl_ms / RENEW_PART;
     b->session_sent_ms = 0;
     for (struct hold *h = b->holds; h; h = h->next)
@@ -177,7 +177,7 @@ static void on_session_kept(struct belay *b, int err, const struct belay_reply *
     if (err == BELAY_E_NO_SESSION || (err == BELAY_E_OK && belay_int(r, 1) == 0)) {
         lease_session_over(b, BELAY_E_LOST);
     } else if (err == BELAY_E_OK) {
-        b->session_proven_ms = sent + b->session_ttl_ms;
+        b->session_proven_ms = client_add_ms(sent, b->session_ttl_ms);
         b->session_keep_ms = sent + b->session_ttl_ms / RENEW_PART;
     } else {
         b->session_keep_ms = client_now_ms() + CLIENT_BACKOFF_MIN_MS;
@@ -264,7 +264,7 @@ int belay_session_keepalive(struct belay *b)
     if (err == BELAY_E_OK && belay_int(r, 1) == 0)
         err = client_fail(b, BELAY_E_LOST, "the session is over");
     if (err == BELAY_E_OK)
-        b->session_proven_ms = sent + b->session_ttl_ms;
+        b->session_proven_ms = client_add_ms(sent, b->session_ttl_ms);
     return err;
 }
 

@@ -202,7 +202,7 @@ static struct asking *ask(struct belay *b, const struct belay_acquire *want, boo
                           .arg = a,
                           .may_park = true,
                           .keeps_result = blocking,
-                          .timeout_ms = wait_of(want->wait_ms) + b->timeout_ms};
+                          .timeout_ms = client_add_ms(wait_of(want->wait_ms), b->timeout_ms)};
     *ret_err = flight_send(b, c.w, c.n, &like);
     if (*ret_err == BELAY_E_OK)
         return a;
@@ -226,7 +226,7 @@ int belay_acquire_send(struct belay *b, const struct belay_acquire *want, belay_
 /* Waits for the answer to `a`, which is freed here or, when it comes too late, by itself. */
 static int await(struct belay *b, struct asking *a, int64_t wait_ms, struct belay_grant *ret_g)
 {
-    int err = flight_wait(b, &a->done, wait_ms + b->timeout_ms);
+    int err = flight_wait(b, &a->done, client_add_ms(wait_ms, b->timeout_ms));
     if (err != BELAY_E_OK) {
         a->abandoned = true;
         return err;
@@ -335,7 +335,7 @@ int belay_convert(struct belay *b, const char *name, uint64_t fence, enum belay_
                           .arg = a,
                           .may_park = true,
                           .keeps_result = true,
-                          .timeout_ms = wait_of(wait_ms) + b->timeout_ms};
+                          .timeout_ms = client_add_ms(wait_of(wait_ms), b->timeout_ms)};
     err = flight_send(b, c.w, c.n, &like);
     if (err != BELAY_E_OK) {
         free(a);

@@ -262,7 +262,7 @@ static int send_json(struct belay *b, const char *json, size_t len, int64_t wait
     struct words c = {0};
     words_add(&c, "TXN");
     words_bytes(&c, json, len);
-    int64_t timeout_ms = wait_ms > 0 ? b->timeout_ms + wait_ms : 0;
+    int64_t timeout_ms = wait_ms > 0 ? client_add_ms(b->timeout_ms, wait_ms) : 0;
     int err = belay_callv(b, c.w, c.n, timeout_ms, &r);
     return err == BELAY_E_OK ? read_result(b, r, ret_r) : err;
 }

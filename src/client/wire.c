@@ -146,7 +146,7 @@ static void greet(struct belay *b)
     struct belay_bytes words[6];
     b->state = CLIENT_GREETING;
     b->greetings = 0;
-    b->connect_end_ms = client_now_ms() + b->connect_ms;
+    b->connect_end_ms = client_add_ms(client_now_ms(), b->connect_ms);
     words[0] = (struct belay_bytes){"HELLO", 5};
     words[1] = (struct belay_bytes){"3", 1};
     greet_word(b, GREET_HELLO, words, 2);
@@ -191,7 +191,7 @@ static void connect_next(struct belay *b)
     if (setsockopt(b->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0)
         one = 0;
     b->state = CLIENT_CONNECTING;
-    b->connect_end_ms = client_now_ms() + b->connect_ms;
+    b->connect_end_ms = client_add_ms(client_now_ms(), b->connect_ms);
     if (connect(b->fd, ai->ai_addr, ai->ai_addrlen) == 0)
         greet(b);
     else if (errno != EINPROGRESS)

@@ -1,0 +1,125 @@
+/* What a program may hand to libbelay, and what it gets back when that is nonsense: durations
+ * beyond all bounds, values of no enum, NULLs; and what its own variables hold after a failure.
+ */
+#include "belay.h"
+#include "belay_txn.h"
+#include "client/client.h"
+#include "fake_server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static struct fake_server server;
+static struct belay *b;
+
+static const char granted_13[] = "*4\r\n$7\r\ngranted\r\n:13\r\n:30000\r\n$2\r\nhi\r\n";
+static const char txn_ok[] = "*7\r\n$2\r\nok\r\n$0\r\n\r\n$0\r\n\r\n:5\r\n:1\r\n:1\r\n*0\r\n";
+
+#define RULES(...) ((const struct fake_rule[]){__VA_ARGS__, {0}})
+#define SAYS(words, text)                                                                      \
+    {                                                                                          \
+        .verb = (words), .reply = (text)                                                       \
+    }
+
+static void open_handle(int64_t timeout_ms, int64_t connect_ms)
+{
+    struct belay_options o = {
+        .addrs = server.addr, .timeout_ms = timeout_ms, .connect_ms = connect_ms};
+    assert_int_equal(belay_open(&o, &b), BELAY_E_OK);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    fake_start(&server);
+    open_handle(2000, 2000);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    belay_close(b);
+    fake_stop(&server);
+    return 0;
+}
+
+/* ---- durations ------------------------------------------------------------------------- */
+
+static void note_call(struct belay *unused, int err, const struct belay_reply *r, void *arg)
+{
+    (void)unused;
+    (void)r;
+    assert_int_equal(err, BELAY_E_OK);
+    ++*(int *)arg;
+}
+
+/* INT64_MAX is a long time, not one that ended before it began. */
+static void the_longest_duration_is_waited_for(void **state)
+{
+    struct belay_acquire want = {.name = "n", .owner = "o", .wait_ms = INT64_MAX};
+    struct belay_grant g;
+    struct belay_txn_result r;
+    struct belay_txn txn = {.session = "s", .wait_ms = INT64_MAX};
+    int calls = 0;
+    (void)state;
+    belay_close(b);
+    open_handle(INT64_MAX, INT64_MAX);
+    fake_set(&server, RULES(SAYS("ACQUIRE", granted_13), SAYS("CONVERT", granted_13),
+                            SAYS("TXN", txn_ok), SAYS("SESSION OPEN", "$2\r\ns1\r\n")));
+    assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    assert_int_equal(belay_convert(b, "n", 13, BELAY_SHARED, INT64_MAX, &g), BELAY_E_OK);
+    assert_int_equal(belay_txn(b, &txn, &r), BELAY_E_OK);
+    assert_int_equal(belay_txn_json(b, "{}", INT64_MAX, &r), BELAY_E_OK);
+    assert_int_equal(belay_send(b, &(struct belay_bytes){"PING", 4}, 1, note_call, &calls),
+                     BELAY_E_OK);
+    while (!calls)
+        assert_int_equal(belay_poll(b, INT64_MAX), BELAY_E_OK);
+}
+
+static void the_longest_lease_is_proven_for_ever(void **state)
+{
+    struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = INT64_MAX, .keep = true};
+    struct belay_grant g;
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", granted_13), SAYS("SESSION OPEN", "$2\r\ns1\r\n")));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    assert_int_equal(belay_session_open(b, INT64_MAX, INT64_MAX, NULL), BELAY_E_OK);
+    assert_int_equal(belay_proven_ms(b), INT64_MAX);
+    assert_true(belay_fd(b) >= 0);
+    assert_int_equal(belay_session_keepalive(b), BELAY_E_OK);
+    assert_int_equal(belay_dispatch(b), BELAY_E_OK);
+    assert_string_equal(belay_session_id(b), "s1");
+}
+
+/* A call that was in flight looks for another connection: for as long as that takes. */
+static void the_longest_time_out_outlives_a_connection(void **state)
+{
+    struct fake_server other;
+    struct belay_options o = {.timeout_ms = INT64_MAX};
+    char list[80];
+    (void)state;
+    fake_start(&other);
+    snprintf(list, sizeof list, "%s,%s", other.addr, server.addr);
+    o.addrs = list;
+    belay_close(b);
+    assert_int_equal(belay_open(&o, &b), BELAY_E_OK);
+    fake_set(&other, RULES({.verb = "SHOW", .cut = true}));
+    assert_int_equal(belay_show(b, "n", NULL), BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "SHOW n"), 1);
+    fake_stop(&other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_longest_duration_is_waited_for, start, stop),
+        cmocka_unit_test_setup_teardown(the_longest_lease_is_proven_for_ever, start, stop),
+        cmocka_unit_test_setup_teardown(the_longest_time_out_outlives_a_connection, start,
+                                        stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
