@@ -103,7 +103,7 @@ struct belay_txn {
     const char *description;
     int64_t wait_ms;       /* an assert that fails is waited for; 0: fail at once */
     unsigned min_uptime_s; /* what the server must be able to say of itself, or it refuses */
-    double min_trust;
+    double min_trust;      /* 0..1; 0: any */
     const struct belay_op *const *statements; /* NULL: a ping of the session */
 };
 

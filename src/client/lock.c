@@ -28,6 +28,16 @@ static const char *session_of(const struct belay *b, const struct belay_acquire 
     return want->session ? want->session : b->session;
 }
 
+static bool is_mode(enum belay_mode mode)
+{
+    return mode == BELAY_EXCLUSIVE || mode == BELAY_SHARED;
+}
+
+static bool is_policy(enum belay_policy policy)
+{
+    return policy == BELAY_HARD || policy == BELAY_SOFT || policy == BELAY_TIMED;
+}
+
 static int check_want(struct belay *b, const struct belay_acquire *want)
 {
     if (!want->name || !want->name[0])
@@ -37,6 +47,12 @@ static int check_want(struct belay *b, const struct belay_acquire *want)
     if (want->ttl_ms < BELAY_FOREVER || want->wait_ms < BELAY_FOREVER || want->grace_ms < 0 ||
         want->delay_ms < 0 || want->quiet_ms < 0)
         return client_fail(b, BELAY_E_USAGE, "a duration is negative");
+    if (!is_mode(want->mode))
+        return client_fail(b, BELAY_E_USAGE, "no such mode");
+    if (!is_policy(want->policy))
+        return client_fail(b, BELAY_E_USAGE, "no such policy");
+    if (want->permits && !want->of)
+        return client_fail(b, BELAY_E_USAGE, "permits are of a semaphore: give `of`");
     if (b->session_lost && !want->session)
         return client_fail(b, BELAY_E_LOST, "the session of this handle is over");
     if (want->ttl_ms == BELAY_FOREVER && !session_of(b, want)[0])
@@ -308,6 +324,8 @@ int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *o
 {
     struct words c = {0};
     int err = hold_words(b, &c, "RENEW", name, fence, owner);
+    if (err == BELAY_E_OK && ttl_ms < 0)
+        err = client_fail(b, BELAY_E_USAGE, "a duration is negative");
     if (err != BELAY_E_OK)
         return err;
     words_option(&c, "TTL", ttl_ms);
@@ -319,6 +337,10 @@ int belay_convert(struct belay *b, const char *name, uint64_t fence, enum belay_
 {
     struct words c = {0};
     int err = hold_words(b, &c, "CONVERT", name, fence, NULL);
+    if (err == BELAY_E_OK && !is_mode(mode))
+        err = client_fail(b, BELAY_E_USAGE, "no such mode");
+    if (err == BELAY_E_OK && wait_ms < BELAY_FOREVER)
+        err = client_fail(b, BELAY_E_USAGE, "a duration is negative");
     if (err == BELAY_E_OK)
         err = flight_begin(b);
     if (err != BELAY_E_OK)

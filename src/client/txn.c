@@ -219,8 +219,7 @@ static void put_txn(struct writer *w, const struct belay *b, const struct belay_
     if (txn->min_uptime_s)
         buf_printf(&w->out, ",\"min_uptime_s\":%u", txn->min_uptime_s);
     if (txn->min_trust > 0) { /* whole millionths: no locale can put a comma there */
-        double trust = txn->min_trust < 1 ? txn->min_trust : 1;
-        unsigned millionths = (unsigned)(trust * 1000000 + 0.5);
+        unsigned millionths = (unsigned)(txn->min_trust * 1000000 + 0.5);
         buf_printf(&w->out, ",\"min_trust\":%ue-6", millionths);
     }
     buf_put_str(&w->out, ",\"statements\":");
@@ -267,14 +266,25 @@ static int send_json(struct belay *b, const char *json, size_t len, int64_t wait
     return err == BELAY_E_OK ? read_result(b, r, ret_r) : err;
 }
 
-int belay_txn(struct belay *b, const struct belay_txn *txn, struct belay_txn_result *ret_r)
+static int check_txn(struct belay *b, const struct belay_txn *txn)
 {
-    struct writer w = {0};
-    int err = BELAY_E_OK;
+    if (txn->wait_ms < 0)
+        return client_fail(b, BELAY_E_USAGE, "a duration is negative");
+    if (!(txn->min_trust >= 0 && txn->min_trust <= 1)) /* NaN is neither */
+        return client_fail(b, BELAY_E_USAGE, "min_trust is between 0 and 1");
     if (!txn->session && b->session_lost)
         return client_fail(b, BELAY_E_LOST, "the session of this handle is over");
     if (!txn->session && !b->session[0])
         return client_fail(b, BELAY_E_USAGE, "a transaction needs a session");
+    return BELAY_E_OK;
+}
+
+int belay_txn(struct belay *b, const struct belay_txn *txn, struct belay_txn_result *ret_r)
+{
+    struct writer w = {0};
+    int err = check_txn(b, txn);
+    if (err != BELAY_E_OK)
+        return err;
     put_txn(&w, b, txn);
     if (w.wrong)
         err = client_fail(b, BELAY_E_USAGE, "%s", w.wrong);

@@ -6,6 +6,7 @@
 #include "client/client.h"
 #include "fake_server.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 
@@ -113,6 +114,64 @@ static void the_longest_time_out_outlives_a_connection(void **state)
     fake_stop(&other);
 }
 
+/* ---- values ---------------------------------------------------------------------------- */
+
+#define ACQUIRE(...)                                                                           \
+    (struct belay_acquire)                                                                     \
+    {                                                                                          \
+        .name = "n", .owner = "o", __VA_ARGS__                                                 \
+    }
+
+/* None of them is taken for the default, and none reaches the server. */
+static void a_value_outside_its_bounds_is_refused(void **state)
+{
+    const struct belay_acquire wants[] = {
+        ACQUIRE(.mode = (enum belay_mode)2),
+        ACQUIRE(.mode = (enum belay_mode) - 1),
+        ACQUIRE(.mode = (enum belay_mode)9, .of = 2),
+        ACQUIRE(.policy = (enum belay_policy)3),
+        ACQUIRE(.policy = (enum belay_policy) - 1),
+        ACQUIRE(.policy = (enum belay_policy)1000000),
+        ACQUIRE(.permits = 2),
+        ACQUIRE(.wait_ms = -2),
+    };
+    const struct belay_txn txns[] = {
+        {.session = "s", .wait_ms = -1},         {.session = "s", .min_trust = -0.1},
+        {.session = "s", .min_trust = 1.001},    {.session = "s", .min_trust = NAN},
+        {.session = "s", .min_trust = INFINITY},
+    };
+    struct belay_grant g;
+    struct belay_txn_result r;
+    (void)state;
+    for (size_t i = 0; i < sizeof wants / sizeof wants[0]; i++)
+        assert_int_equal(belay_acquire(b, &wants[i], &g), BELAY_E_USAGE);
+    for (size_t i = 0; i < sizeof txns / sizeof txns[0]; i++)
+        assert_int_equal(belay_txn(b, &txns[i], &r), BELAY_E_USAGE);
+    assert_int_equal(belay_convert(b, "n", 13, (enum belay_mode)2, 0, &g), BELAY_E_USAGE);
+    assert_int_equal(belay_convert(b, "n", 13, BELAY_SHARED, -2, &g), BELAY_E_USAGE);
+    assert_int_equal(belay_renew(b, "n", 13, NULL, -1, NULL), BELAY_E_USAGE);
+    assert_int_equal(fake_count(&server, ""), 0);
+}
+
+static void the_values_at_the_bounds_are_taken(void **state)
+{
+    struct belay_grant g;
+    struct belay_txn_result r;
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", granted_13), SAYS("TXN", txn_ok)));
+    assert_int_equal(belay_acquire(b, &ACQUIRE(.permits = 2, .of = 3), &g), BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "ACQUIRE n o PERMITS 2 OF 3 REQUEST"), 1);
+    assert_int_equal(belay_acquire(b, &ACQUIRE(.policy = BELAY_TIMED, .quiet_ms = 7), &g),
+                     BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "ACQUIRE n o POLICY timed 7 REQUEST"), 1);
+    assert_int_equal(belay_txn(b, &(struct belay_txn){.session = "s", .min_trust = 1}, &r),
+                     BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "TXN {\"session\":\"s\",\"min_trust\":1000000e-6,"),
+                     1);
+    assert_int_equal(belay_txn(b, &(struct belay_txn){.session = "s"}, &r), BELAY_E_OK);
+    assert_int_equal(fake_count(&server, "TXN {\"session\":\"s\",\"statements\":[]}"), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -120,6 +179,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_longest_lease_is_proven_for_ever, start, stop),
         cmocka_unit_test_setup_teardown(the_longest_time_out_outlives_a_connection, start,
                                         stop),
+        cmocka_unit_test_setup_teardown(a_value_outside_its_bounds_is_refused, start, stop),
+        cmocka_unit_test_setup_teardown(the_values_at_the_bounds_are_taken, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
