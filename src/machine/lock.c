@@ -198,8 +198,9 @@ void hold_place(struct machine *m, struct hold *h)
 /* A shared holder has come: whoever waits for quiet begins to wait anew. */
 static void disturb(struct machine *m, struct lock *l)
 {
-    if (!l->more || l->more->n_timed == 0)
-        return;
+    if (!l->more || l->more->n_timed == 0 || l->more->disturbed == m->now_ms + 1)
+        return; /* whoever has come in this very moment has not been quiet for longer */
+    l->more->disturbed = m->now_ms + 1;
     list_each (it, &l->more->waits) {
         struct wait *w = list_item(it, struct wait, in_lock);
         if (w->policy == POLICY_TIMED) {

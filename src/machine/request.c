@@ -256,6 +256,16 @@ static void join_line(struct machine *m, struct lock *l, const struct op *op,
     queued(m, w, op, fx);
 }
 
+/* A holder has one hold: one that is over and not yet worked off goes before it gets another.
+ */
+static void bury_dead_hold(struct machine *m, const struct lock *l, struct who who,
+                           struct effects *fx)
+{
+    struct hold *h = hold_of(l, who);
+    if (h && hold_over(h, m->now_ms))
+        hold_end(m, h, EVENT_EXPIRED, REASON_TTL, fx);
+}
+
 /* A wait of this owner that has run out and is not yet worked off must not be taken over. */
 static void bury_dead_wait(struct machine *m, const struct lock *l, struct who who,
                            struct effects *fx)
@@ -272,8 +282,10 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
 {
     uint64_t hash;
     struct lock *l = lock_locate(m, s, op->name, &hash);
-    if (l)
+    if (l) {
+        bury_dead_hold(m, l, (struct who){op->owner, session}, fx);
         bury_dead_wait(m, l, (struct who){op->owner, session}, fx);
+    }
     struct judgement j = judge(m, s, l, op, session);
     if (!l && (j.verdict == GRANT || j.verdict == WAIT))
         l = lock_make(m, s, op->name, hash);
@@ -537,13 +549,15 @@ static void deadlock_of_two(const struct machine *m, const struct op *op, const 
 static void upgrade(struct machine *m, struct hold *h, const struct op *op, struct effects *fx)
 {
     struct lock *l = h->lock;
-    if (l->n_holds == 1 && !lock_is_closed(l, m->now_ms)) {
-        convert_now(m, h, op, fx);
-        return;
-    }
     struct wait *first = NULL;
     if (l->more && l->more->n_waits)
         first = list_item(l->more->waits.next, struct wait, in_lock);
+    if (l->n_holds == 1 && !lock_is_closed(l, m->now_ms)) {
+        if (first && first->upgrade) /* away: it would want to convert what is converted */
+            wait_end(m, first, EVENT_REFUSED, REASON_REPLACED, fx);
+        convert_now(m, h, op, fx);
+        return;
+    }
     struct op ask = *op;
     ask.ttl_ms = op->ttl_ms ? op->ttl_ms : h->ttl_ms;
     ask.flags &= ~(uint64_t)OP_SET_BODY;

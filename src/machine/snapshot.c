@@ -493,7 +493,7 @@ static void read_space(struct loader *ld, struct account *a, bool doomed)
         a->n == 0 ||
         slice_cmp(slice_of(a->spaces[a->n - 1]->name, a->spaces[a->n - 1]->name_len), name) < 0;
     if (ld->r.bad || !loader_ok(ld, doomed || in_order) ||
-        !loader_ok(ld, a->n < LIMIT_NAMESPACES))
+        !loader_ok(ld, doomed || a->n < LIMIT_NAMESPACES))
         return;
     struct space *s = doomed ? space_new(ld->m, a, name) : space_add(ld->m, a, name);
     if (doomed) {

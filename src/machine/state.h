@@ -100,6 +100,7 @@ struct more {
     uint32_t n_waits;
     uint32_t n_barring; /* waits that a new shared request may not pass */
     uint32_t n_timed;
+    uint64_t disturbed;      /* 1 + when all timed ones began anew; not part of the state */
     struct heap_node closed; /* at: when it opens */
     char *body;
     size_t body_len;

@@ -145,6 +145,9 @@ bool plan_lock(const struct machine *m, const struct space *s, struct session *s
     struct view v = view_of(plan, l, ask->name);
     struct op op = op_of(ask, session);
     struct hold *h = real_hold(m, plan, l, (struct who){ask->owner, session});
+    const struct hold *dead = l ? hold_of(l, (struct who){ask->owner, session}) : NULL;
+    if (dead && hold_over(dead, m->now_ms))
+        return false; /* a holder has one hold: this one's turn to end comes first */
     const struct lock_step *mine = h ? NULL : planned_hold(plan, ask);
     uint32_t held = h ? h->weight : 0;
     if (mine) {
@@ -155,8 +158,9 @@ bool plan_lock(const struct machine *m, const struct space *s, struct session *s
         if (v.capacity != request_capacity(&op) || held != request_weight(&op))
             return false;
     } else {
-        if (!way_is_free(m, &v, &op))
-            return false;
+        if (!way_is_free(m, &v, &op) ||
+            (l && l->more && wait_of(m, l, (struct who){ask->owner, session})))
+            return false; /* a soft one of its own would not bar the way */
         *ret_limit = limit_reached(s, session, plan, &v);
         if (*ret_limit)
             return false;

@@ -371,6 +371,8 @@ static void upgrade(struct twin *t, struct t_hold *h, const struct op *op, struc
     struct op wish = *op;
     wish.ttl_ms = op->ttl_ms ? op->ttl_ms : h->ttl;
     if (twin_holds_on(t, l) == 1 && !twin_closed(l, t->now)) {
+        if (head && head->upgrade) /* away, or it would have been granted */
+            twin_end_wait(t, head, EVENT_REFUSED, REASON_REPLACED, fx);
         convert_now(t, h, op, fx);
     } else if (head && head->upgrade && head->upgrade != h) {
         tell_two_upgrades(t, op, h, head, fx);

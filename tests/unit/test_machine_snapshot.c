@@ -150,6 +150,84 @@ static void a_snapshot_of_version_1_still_loads(void **state)
     play_done(&p);
 }
 
+/* A state that was reached and is not believed keeps its node from ever starting again. */
+static void is_believed(struct play *p)
+{
+    struct buf bytes = {0};
+    struct machine *copy = NULL;
+    machine_encode(p->m, &bytes);
+    assert_int_equal(machine_decode(buf_slice(&bytes), (struct hash_key){1, 2}, &copy),
+                     BELAY_OK);
+    assert_true(machine_hash(copy) == machine_hash(p->m));
+    machine_close(copy);
+    buf_done(&bytes);
+}
+
+static void who_waits_in_the_line_gets_the_lock_by_no_transaction(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    play(&p, "0 session-open s1 ttl=100000");
+    play(&p, "0 acquire l ann ttl=50000 shared");
+    play(&p, "0 acquire l bob session=s1 ttl=1000 wait=50000 soft");
+    const struct event *ev = play(&p, "0 txn s1 assert(lock(l,bob,shared))");
+    assert_int_equal(ev->kind, EVENT_TXN);
+    assert_int_not_equal(ev->status, TXN_OK);
+    is_believed(&p);
+    play_done(&p);
+}
+
+static void a_holder_has_one_hold_while_many_ends_are_due(void **state)
+{
+    (void)state;
+    enum { LOCKS = 3 * MACHINE_EXPIRE_BATCH + 10 };
+    struct play p;
+    play_open(&p);
+    for (int i = 0; i < LOCKS; i++)
+        play(&p, "0 acquire l%d ann ttl=100", i);
+    play(&p, "0 acquire doc ann shared ttl=100");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(play(&p, "100 acquire doc ann shared ttl=600000")->kind,
+                         EVENT_GRANTED);
+        is_believed(&p);
+    }
+    assert_int_equal(play(&p, "100 show doc")->locks[0].n_holders, 1);
+    play_done(&p);
+}
+
+static void an_upgrade_that_is_away_goes_when_it_is_asked_for_anew(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    play(&p, "0 acquire l ann ttl=60000 shared");
+    play(&p, "0 acquire l bob ttl=60000 shared");
+    play(&p, "0 convert l #1 exclusive wait=50000 request=c1");
+    play(&p, "1 cancel l @3 away undo request=c1");
+    play(&p, "2 release l bob");
+    assert_int_equal(play(&p, "3 convert l #1 exclusive wait=50000 request=c2")->kind,
+                     EVENT_GRANTED);
+    is_believed(&p);
+    assert_int_equal(play(&p, "4 show l")->locks[0].n_waiters, 0);
+    play_done(&p);
+}
+
+static void a_namespace_that_is_taken_apart_does_not_count(void **state)
+{
+    (void)state;
+    struct play p;
+    play_open(&p);
+    for (int i = 1; i < LIMIT_NAMESPACES; i++)
+        play(&p, "0 namespace-create n%d", i);
+    for (int i = 0; i < 5000; i++)
+        play(&p, "0 acquire l%d ann ttl=60000", i);
+    play(&p, "1 namespace-delete default force");
+    assert_int_equal(play(&p, "1 namespace-create again")->kind, EVENT_NAMESPACE_CREATED);
+    is_believed(&p);
+    play_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +236,10 @@ int main(void)
         cmocka_unit_test(half_a_snapshot_is_none),
         cmocka_unit_test(a_flipped_bit_is_noticed),
         cmocka_unit_test(a_snapshot_of_version_1_still_loads),
+        cmocka_unit_test(who_waits_in_the_line_gets_the_lock_by_no_transaction),
+        cmocka_unit_test(a_holder_has_one_hold_while_many_ends_are_due),
+        cmocka_unit_test(an_upgrade_that_is_away_goes_when_it_is_asked_for_anew),
+        cmocka_unit_test(a_namespace_that_is_taken_apart_does_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
