@@ -146,6 +146,17 @@ void cli_cell(struct cli_table *t, enum cli_color color, const char *format, ...
 void cli_cell_bytes(struct cli_table *t, enum cli_color color, const char *text, size_t len);
 void cli_cell_duration(struct cli_table *t, int64_t ms);
 void cli_table_put(struct cli_table *t, struct buf *out, bool color); /* frees the table */
+/* A list, page by page. Names may hold any byte, NUL too: where it goes on is no C string. */
+struct cli_pages {
+    const char *what;   /* NAMESPACE, SESSION; NULL: locks */
+    const char *prefix; /* NULL: all */
+    int64_t limit;      /* rows of the next page; 0: as the server likes */
+    struct buf after;   /* behind this one; empty: from the beginning */
+    bool end;           /* that was the last page */
+};
+/* The next page: its first row, which is borrowed until the next call, NULL when it has none.
+ * BELAY_E_OK or what went wrong. The caller frees `after` with buf_done(). */
+int cli_page(struct cli *c, struct cli_pages *p, const struct belay_reply **ret_first);
 /* Everything that `what` LIST (NAMESPACE, SESSION) has, page by page: a table under these heads
  * (as many as it has columns), or a line of JSON each. Frees the table; the exit code. */
 int cli_list(struct cli *c, const char *what, struct cli_table *t, const char *const *heads,

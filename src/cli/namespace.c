@@ -7,7 +7,8 @@
 static void namespace_row(struct cli_table *t, const struct belay_reply *n)
 {
     const struct belay_reply *text = belay_get(n, "description");
-    cli_cell(t, CLI_PLAIN, "%s", belay_text(belay_get(n, "name"), "?"));
+    const struct belay_reply *name = belay_get(n, "name");
+    cli_cell_bytes(t, CLI_PLAIN, belay_text(name, "?"), name ? name->len : 1);
     cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "locks"), 0));
     cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "held"), 0));
     cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "waiting"), 0));

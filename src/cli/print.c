@@ -256,35 +256,65 @@ void cli_table_put(struct cli_table *t, struct buf *out, bool color)
 
 /* ---- lists ----------------------------------------------------------------------------- */
 
+int cli_page(struct cli *c, struct cli_pages *p, const struct belay_reply **ret_first)
+{
+    struct belay_bytes words[8];
+    const struct belay_reply *r = NULL;
+    char limit[24];
+    size_t n = 0;
+    *ret_first = NULL;
+    if (p->what)
+        words[n++] = (struct belay_bytes){p->what, strlen(p->what)};
+    words[n++] = (struct belay_bytes){"LIST", 4};
+    if (p->prefix && p->prefix[0]) {
+        words[n++] = (struct belay_bytes){"PREFIX", 6};
+        words[n++] = (struct belay_bytes){p->prefix, strlen(p->prefix)};
+    }
+    if (buf_len(&p->after)) {
+        words[n++] = (struct belay_bytes){"AFTER", 5};
+        words[n++] = (struct belay_bytes){buf_data(&p->after), buf_len(&p->after)};
+    }
+    if (p->limit) {
+        int len = snprintf(limit, sizeof limit, "%" PRId64, p->limit);
+        words[n++] = (struct belay_bytes){"LIMIT", 5};
+        words[n++] = (struct belay_bytes){limit, (size_t)len};
+    }
+    int err = belay_callv(c->belay, words, n, 0, &r);
+    if (err)
+        return err;
+    const struct belay_reply *next = belay_at(r, 1);
+    *ret_first = belay_at(belay_at(r, 0), 0);
+    p->end = !next || next->kind != BELAY_TEXT || !next->len;
+    buf_clear(&p->after);
+    if (!p->end)
+        buf_put(&p->after, next->text, next->len);
+    return p->after.oom ? BELAY_E_MEMORY : BELAY_E_OK;
+}
+
 int cli_list(struct cli *c, const char *what, struct cli_table *t, const char *const *heads,
              void (*row)(struct cli_table *t, const struct belay_reply *r))
 {
     struct buf out = {0};
-    char after[160] = "";
+    struct cli_pages pages = {.what = what};
+    int err = BELAY_E_OK;
     for (size_t i = 0; i < t->columns && !c->json; i++)
         cli_cell(t, CLI_BOLD, "%s", heads[i]);
-    for (bool more = true; more;) {
+    while (!err && !pages.end) {
         const struct belay_reply *r = NULL;
-        int err =
-            belay_call(c->belay, &r, what, "LIST", after[0] ? "AFTER" : NULL, after, NULL);
-        if (err) {
-            cli_table_put(t, &out, false);
-            buf_done(&out);
-            return cli_fail(c, err);
-        }
-        for (const struct belay_reply *n = belay_at(belay_at(r, 0), 0); n; n = n->next) {
+        err = cli_page(c, &pages, &r);
+        for (; r && !err; r = r->next) {
             if (!c->json) {
-                row(t, n);
+                row(t, r);
                 continue;
             }
-            cli_put_json(&out, n);
+            cli_put_json(&out, r);
             buf_put_byte(&out, '\n');
         }
-        const char *next = belay_text(belay_at(r, 1), NULL);
-        more = next != NULL;
-        snprintf(after, sizeof after, "%s", more ? next : "");
     }
-    if (!c->json)
-        cli_table_put(t, &out, c->color);
-    return cli_flush(&out);
+    buf_done(&pages.after);
+    cli_table_put(t, &out, c->color);
+    if (!err)
+        return cli_flush(&out);
+    buf_done(&out);
+    return cli_fail(c, err);
 }

@@ -78,7 +78,8 @@ static int session_show(struct cli *c)
 static void session_row(struct cli_table *t, const struct belay_reply *s)
 {
     const struct belay_reply *text = belay_get(s, "description");
-    cli_cell(t, CLI_PLAIN, "%s", belay_text(belay_get(s, "id"), "?"));
+    const struct belay_reply *id = belay_get(s, "id");
+    cli_cell_bytes(t, CLI_PLAIN, belay_text(id, "?"), id ? id->len : 1);
     cli_cell(t, CLI_PLAIN, "%s", belay_int(belay_get(s, "attached"), 0) ? "yes" : "no");
     cli_cell_duration(t, belay_int(belay_get(s, "ttl_ms"), -1));
     cli_cell_duration(t, belay_int(belay_get(s, "expires_in_ms"), -1));

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LS_PAGE = 200 };
@@ -157,19 +156,14 @@ static void ls_row(struct cli_table *t, const struct belay_reply *lock)
 /* Every page; rows of --json are printed one a line, as they come. */
 static int ls_pages(struct cli *c, struct cli_table *t, struct buf *out)
 {
-    char *after = NULL;
+    struct cli_pages pages = {.prefix = c->n_words ? c->words[0] : NULL};
     int64_t left = cli_number(c, "limit", INT64_MAX);
     int err = BELAY_E_OK;
-    while (left > 0) {
-        const struct belay_reply *r = NULL;
-        unsigned page = left < LS_PAGE ? (unsigned)left : LS_PAGE;
-        err = belay_list(c->belay, c->n_words ? c->words[0] : NULL, after, page, &r);
-        free(after);
-        after = NULL;
-        if (err)
-            return err;
-        for (const struct belay_reply *lock = belay_at(belay_at(r, 0), 0); lock;
-             lock = lock->next) {
+    while (!err && left > 0 && !pages.end) {
+        const struct belay_reply *lock = NULL;
+        pages.limit = left < LS_PAGE ? left : LS_PAGE;
+        err = cli_page(c, &pages, &lock);
+        for (; lock && !err; lock = lock->next) {
             left--;
             if (c->json) {
                 cli_put_json(out, lock);
@@ -178,15 +172,9 @@ static int ls_pages(struct cli *c, struct cli_table *t, struct buf *out)
                 ls_row(t, lock);
             }
         }
-        const char *next = belay_text(belay_at(r, 1), NULL);
-        if (!next)
-            break;
-        after = strdup(next);
-        if (!after)
-            return BELAY_E_MEMORY;
     }
-    free(after);
-    return BELAY_E_OK;
+    buf_done(&pages.after);
+    return err;
 }
 
 static int ls(struct cli *c)

@@ -92,27 +92,19 @@ static void measure(struct top_view *v)
 static void read_locks(struct cli *c, struct top_view *v, const char *prefix)
 {
     struct top_view fresh = *v;
-    char *after = NULL;
+    struct cli_pages pages = {.prefix = prefix, .limit = PAGE};
     int err = BELAY_E_OK;
     fresh.rows = NULL;
     fresh.n_rows = fresh.cap = 0;
     fresh.cut = false;
     for (bool more = true; more;) {
-        const struct belay_reply *r = NULL;
-        err = belay_list(c->belay, prefix, after, PAGE, &r);
-        free(after);
-        after = NULL;
-        if (err != BELAY_E_OK)
-            break;
-        const struct belay_reply *lock = belay_at(belay_at(r, 0), 0);
-        while (lock && top_add(&fresh, lock))
+        const struct belay_reply *lock = NULL;
+        err = cli_page(c, &pages, &lock);
+        while (lock && !err && top_add(&fresh, lock))
             lock = lock->next;
-        const char *next = belay_text(belay_at(r, 1), NULL);
-        more = next && !lock;
-        after = more ? strdup(next) : NULL;
-        more = more && after;
+        more = !err && !pages.end && !lock;
     }
-    free(after);
+    buf_done(&pages.after);
     if (err != BELAY_E_OK) {
         top_view_done(&fresh);
         v->error = belay_error(c->belay);
