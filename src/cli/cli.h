@@ -101,6 +101,10 @@ int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise);
 int cli_usage(const struct cli *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* --shared, --semaphore N, --permits K -> mode, of, permits. CLI_OK, or a wrong usage. */
+enum { CLI_PERMITS_MAX = 1000000 }; /* the server's */
+int cli_parse_kind(const struct cli *c, struct belay_acquire *want);
+
 /* "30s", "1m30s", "250ms", "2h", "1d", "0". NULL: *ret_ms is set; else why not, a static text.
  */
 const char *cli_parse_duration(const char *text, int64_t *ret_ms);

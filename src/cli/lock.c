@@ -90,6 +90,26 @@ static int parse_policy(const struct cli *c, struct belay_acquire *want)
     return CLI_OK;
 }
 
+int cli_parse_kind(const struct cli *c, struct belay_acquire *want)
+{
+    int64_t of = cli_number(c, "semaphore", 1), permits = cli_number(c, "permits", 1);
+    bool semaphore = cli_given(c, "semaphore"), shared = cli_given(c, "shared");
+    if (cli_given(c, "permits") && !semaphore)
+        return cli_usage(c, "--permits K is for a --semaphore N");
+    if (of < 1)
+        return cli_usage(c, "a semaphore has at least one permit");
+    if (of > CLI_PERMITS_MAX)
+        return cli_usage(c, "a semaphore has at most %d permits", CLI_PERMITS_MAX);
+    if (permits < 1 || permits > of)
+        return cli_usage(c, "--permits K is 1 to %" PRId64 ": there are not more", of);
+    if (semaphore && shared)
+        return cli_usage(c, "a semaphore is not shared: it has permits");
+    want->mode = shared ? BELAY_SHARED : BELAY_EXCLUSIVE;
+    want->of = semaphore ? (unsigned)of : 0;
+    want->permits = semaphore ? (unsigned)permits : 0;
+    return CLI_OK;
+}
+
 static int acquire(struct cli *c)
 {
     char space[CLI_OWNER_BYTES];
@@ -98,22 +118,17 @@ static int acquire(struct cli *c)
         .name = c->words[0],
         .owner = cli_text(c, "owner", NULL),
         .session = cli_text(c, "session", NULL),
-        .mode = cli_given(c, "shared") ? BELAY_SHARED : BELAY_EXCLUSIVE,
         .ttl_ms = cli_number(c, "ttl", 0),
         .wait_ms = cli_number(c, "wait", 0),
         .grace_ms = cli_number(c, "grace", 0),
         .delay_ms = cli_number(c, "delay", 0),
-        .of = (unsigned)cli_number(c, "semaphore", 0),
-        .permits = (unsigned)cli_number(c, "permits", 0),
         .body = cli_text(c, "body", NULL),
     };
     int code = parse_policy(c, &want);
+    if (code == CLI_OK)
+        code = cli_parse_kind(c, &want);
     if (code != CLI_OK)
         return code;
-    if (cli_given(c, "permits") && !want.of)
-        return cli_usage(c, "--permits K is for a --semaphore N");
-    if (want.of && want.mode == BELAY_SHARED)
-        return cli_usage(c, "a semaphore is not shared: it has permits");
     if (cli_given(c, "ttl") && want.ttl_ms == 0)
         want.ttl_ms = BELAY_FOREVER;
     if (!want.owner)

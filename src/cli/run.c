@@ -55,21 +55,6 @@ static int parse_times(struct run *r)
     return 0;
 }
 
-static int parse_kind(struct run *r)
-{
-    struct cli *c = r->c;
-    r->want.mode = cli_given(c, "shared") ? BELAY_SHARED : BELAY_EXCLUSIVE;
-    r->want.of = (unsigned)cli_number(c, "semaphore", 0);
-    r->want.permits = (unsigned)cli_number(c, "permits", 0);
-    if (cli_given(c, "permits") && !r->want.of)
-        return cli_usage(c, "--permits K is for a --semaphore N");
-    if (cli_given(c, "semaphore") && !r->want.of)
-        return cli_usage(c, "a semaphore has at least one permit");
-    if (r->want.of && r->want.mode == BELAY_SHARED)
-        return cli_usage(c, "a semaphore is not shared: it has permits");
-    return 0;
-}
-
 int run_parse(struct run *r, struct cli *c)
 {
     *r = (struct run){.c = c, .guard_fd = -1, .events_fd = -1};
@@ -163,7 +148,7 @@ static int run(struct cli *c)
     struct run r;
     int code = run_parse(&r, c);
     if (!code)
-        code = parse_kind(&r);
+        code = cli_parse_kind(c, &r.want);
     if (!code && cli_given(c, "try") && cli_given(c, "wait"))
         code = cli_usage(c, "--try does not wait: not together with --wait");
     r.wait_ms = cli_given(c, "try") ? 0 : cli_number(c, "wait", BELAY_FOREVER);
