@@ -28,6 +28,8 @@ int cli_connect(struct cli *c)
         .timeout_ms = cli_number(c, "timeout", 0),
         .stale = cli_has_option(c, "stale") && cli_given(c, "stale"),
     };
+    if (cli_given(c, "timeout") && !o.timeout_ms)
+        return cli_usage(c, "--timeout is at least 1ms: nobody answers in no time");
     int code = belay_open(&o, &c->belay);
     if (code == BELAY_E_OK)
         return CLI_OK;

@@ -182,6 +182,8 @@ static int ls(struct cli *c)
     static const char *const names[] = {"NAME", "STATE", "HOLDER", "HELD", "EXPIRES", "LINE"};
     struct cli_table t = {.columns = 6, .right = {[3] = true, [4] = true, [5] = true}};
     struct buf out = {0};
+    if (cli_given(c, "limit") && !cli_number(c, "limit", 0))
+        return cli_usage(c, "--limit is at least 1");
     int code = cli_connect(c);
     if (code != CLI_OK)
         return code;

@@ -80,7 +80,12 @@ static size_t distance(const char *a, const char *b)
 int cli_unknown(const char *name)
 {
     const struct cli_command *best = NULL;
-    size_t least = 3; /* more than two letters wrong is another word */
+    size_t least = strlen(name) / 3 + 1; /* more than a third wrong is another word */
+    if (name[0] == '-')
+        return cli_error(CLI_USAGE,
+                         "\"%s\": the command comes first, its options behind it: "
+                         "belay COMMAND [OPTION...]",
+                         name);
     for (size_t i = 0; table[i]; i++) {
         size_t d = distance(name, table[i]->name);
         if (d < least) {

@@ -27,7 +27,10 @@ static int read_source(const char *path, struct buf *out)
     if (strcmp(path, "-") == 0)
         return read_stdin(out);
     enum belay_err err = buf_read_file(out, path, TXN_FILE_BYTES_MAX);
-    return err == BELAY_OK ? CLI_OK : cli_error(CLI_USAGE, "%s: %s", path, err_text(err));
+    if (err == BELAY_OK)
+        return CLI_OK;
+    bool file = err == BELAY_ERR_NOT_FOUND || err == BELAY_ERR_IO;
+    return cli_error(CLI_USAGE, "%s: %s", path, file ? strerror(errno) : err_text(err));
 }
 
 /* What of the document matters here. */
