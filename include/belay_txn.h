@@ -23,6 +23,10 @@
 
 #include "belay.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum belay_op_kind {
     BELAY_OP_ASSERT = 1, /* statements */
     BELAY_OP_ABORT,
@@ -129,4 +133,8 @@ BELAY_API int belay_txn_json(struct belay *b, const char *json, int64_t wait_ms,
                              struct belay_txn_result *ret_r);
 /* The JSON of the first value selected into `name`; NULL: there is none. */
 BELAY_API const char *belay_txn_value(const struct belay_txn_result *r, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
 #endif
