@@ -33,6 +33,8 @@ static int fill(struct belay *b, const struct belay_options *o)
 int belay_open(const struct belay_options *o, struct belay **ret_b)
 {
     static const struct belay_options defaults;
+    if (!ret_b)
+        return BELAY_E_USAGE;
     *ret_b = NULL;
     struct belay *b = calloc(1, sizeof *b);
     if (!b)

@@ -117,7 +117,7 @@ static int64_t timeout_of(const struct belay *b, const struct flight *like)
 int flight_send(struct belay *b, const struct belay_bytes *words, size_t n,
                 const struct flight *like)
 {
-    if (n == 0 || n > BELAY_WORDS_MAX)
+    if (!words || n == 0 || n > BELAY_WORDS_MAX)
         return client_fail(b, BELAY_E_USAGE, "a command has 1 to %d words", BELAY_WORDS_MAX);
     if (b->queued.n + b->sent.n + b->parked.n >= CLIENT_CALLS_MAX)
         return client_fail(b, BELAY_E_USAGE, "more than %d calls in flight", CLIENT_CALLS_MAX);

@@ -40,7 +40,7 @@ static bool is_policy(enum belay_policy policy)
 
 static int check_want(struct belay *b, const struct belay_acquire *want)
 {
-    if (!want->name || !want->name[0])
+    if (!want || !want->name || !want->name[0])
         return client_fail(b, BELAY_E_USAGE, "an acquire needs a name");
     if (!want->owner || !want->owner[0])
         return client_fail(b, BELAY_E_USAGE, "an acquire needs an owner");
@@ -256,6 +256,8 @@ static int await(struct belay *b, struct asking *a, int64_t wait_ms, struct bela
 
 int belay_acquire(struct belay *b, const struct belay_acquire *want, struct belay_grant *ret_g)
 {
+    if (!ret_g)
+        return client_fail(b, BELAY_E_USAGE, "an acquire needs room for its grant");
     int err = flight_begin(b);
     if (err != BELAY_E_OK)
         return err;
@@ -336,6 +338,8 @@ int belay_convert(struct belay *b, const char *name, uint64_t fence, enum belay_
                   int64_t wait_ms, struct belay_grant *ret_g)
 {
     struct words c = {0};
+    if (!ret_g)
+        return client_fail(b, BELAY_E_USAGE, "CONVERT needs room for its grant");
     int err = hold_words(b, &c, "CONVERT", name, fence, NULL);
     if (err == BELAY_E_OK && !is_mode(mode))
         err = client_fail(b, BELAY_E_USAGE, "no such mode");
@@ -374,6 +378,8 @@ int belay_check(struct belay *b, const char *name, uint64_t fence, const char *o
 {
     struct words c = {0};
     int64_t current = 0;
+    if (!ret_current)
+        return client_fail(b, BELAY_E_USAGE, "CHECK needs room for its answer");
     int err = hold_words(b, &c, "CHECK", name, fence, owner);
     if (err == BELAY_E_OK)
         err = call_number(b, &c, &current);
@@ -386,6 +392,8 @@ int belay_body(struct belay *b, const char *name, uint64_t fence, const void *bo
 {
     struct words c = {0};
     int err = hold_words(b, &c, "BODY", name, fence, NULL);
+    if (err == BELAY_E_OK && !body && len)
+        err = client_fail(b, BELAY_E_USAGE, "BODY needs its %zu bytes", len);
     if (err != BELAY_E_OK)
         return err;
     words_bytes(&c, body ? body : "", len);

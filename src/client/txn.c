@@ -259,6 +259,8 @@ static int send_json(struct belay *b, const char *json, size_t len, int64_t wait
 {
     const struct belay_reply *r = NULL;
     struct words c = {0};
+    if (!ret_r)
+        return client_fail(b, BELAY_E_USAGE, "a transaction needs room for its result");
     words_add(&c, "TXN");
     words_bytes(&c, json, len);
     int64_t timeout_ms = wait_ms > 0 ? client_add_ms(b->timeout_ms, wait_ms) : 0;
@@ -268,6 +270,8 @@ static int send_json(struct belay *b, const char *json, size_t len, int64_t wait
 
 static int check_txn(struct belay *b, const struct belay_txn *txn)
 {
+    if (!txn)
+        return client_fail(b, BELAY_E_USAGE, "there is no transaction");
     if (txn->wait_ms < 0)
         return client_fail(b, BELAY_E_USAGE, "a duration is negative");
     if (!(txn->min_trust >= 0 && txn->min_trust <= 1)) /* NaN is neither */
@@ -299,6 +303,8 @@ int belay_txn(struct belay *b, const struct belay_txn *txn, struct belay_txn_res
 int belay_txn_json(struct belay *b, const char *json, int64_t wait_ms,
                    struct belay_txn_result *ret_r)
 {
+    if (!json)
+        return client_fail(b, BELAY_E_USAGE, "there is no transaction");
     return send_json(b, json, strlen(json), wait_ms, ret_r);
 }
 

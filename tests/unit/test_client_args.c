@@ -172,6 +172,44 @@ static void the_values_at_the_bounds_are_taken(void **state)
     assert_int_equal(fake_count(&server, "TXN {\"session\":\"s\",\"statements\":[]}"), 1);
 }
 
+static void what_is_missing_is_told(void **state)
+{
+    const struct belay_acquire want = {.name = "n", .owner = "o"};
+    const struct belay_txn txn = {.session = "s"};
+    struct belay_grant g;
+    struct belay_txn_result r;
+    bool yes;
+    (void)state;
+    assert_int_equal(belay_open(NULL, NULL), BELAY_E_USAGE);
+    assert_int_equal(belay_acquire(b, NULL, &g), BELAY_E_USAGE);
+    assert_int_equal(belay_acquire(b, &want, NULL), BELAY_E_USAGE);
+    assert_int_equal(belay_acquire_send(b, NULL, NULL, NULL), BELAY_E_USAGE);
+    assert_int_equal(belay_convert(b, NULL, 13, BELAY_SHARED, 0, &g), BELAY_E_USAGE);
+    assert_int_equal(belay_convert(b, "n", 13, BELAY_SHARED, 0, NULL), BELAY_E_USAGE);
+    assert_int_equal(belay_check(b, "n", 13, NULL, NULL), BELAY_E_USAGE);
+    assert_int_equal(belay_check(b, NULL, 13, NULL, &yes), BELAY_E_USAGE);
+    assert_int_equal(belay_body(b, "n", 13, NULL, 5), BELAY_E_USAGE);
+    assert_int_equal(belay_callv(b, NULL, 3, 0, NULL), BELAY_E_USAGE);
+    assert_int_equal(belay_txn(b, NULL, &r), BELAY_E_USAGE);
+    assert_int_equal(belay_txn(b, &txn, NULL), BELAY_E_USAGE);
+    assert_int_equal(belay_txn_json(b, NULL, 0, &r), BELAY_E_USAGE);
+    assert_int_equal(belay_txn_json(b, "{}", 0, NULL), BELAY_E_USAGE);
+    assert_int_equal(fake_count(&server, ""), 0);
+}
+
+static void what_may_be_left_out_is_not_missed(void **state)
+{
+    (void)state;
+    fake_set(&server, RULES(SAYS("RELEASE", ":1\r\n"), SAYS("RENEW", ":9\r\n"),
+                            SAYS("BREAK", ":1\r\n"), SAYS("BODY", ":9\r\n")));
+    assert_int_equal(belay_release(b, "n", 13, NULL, NULL), BELAY_E_OK);
+    assert_int_equal(belay_renew(b, "n", 13, NULL, 0, NULL), BELAY_E_OK);
+    assert_int_equal(belay_break(b, "n", NULL), BELAY_E_OK);
+    assert_int_equal(belay_body(b, "n", 13, NULL, 0), BELAY_E_OK);
+    assert_int_equal(belay_show(b, "n", NULL), BELAY_E_OK);
+    assert_int_equal(belay_list(b, NULL, NULL, 0, NULL), BELAY_E_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +219,8 @@ int main(void)
                                         stop),
         cmocka_unit_test_setup_teardown(a_value_outside_its_bounds_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(the_values_at_the_bounds_are_taken, start, stop),
+        cmocka_unit_test_setup_teardown(what_is_missing_is_told, start, stop),
+        cmocka_unit_test_setup_teardown(what_may_be_left_out_is_not_missed, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
