@@ -18,6 +18,8 @@
  * - Every call that can fail returns an `enum belay_code` (0 is success); belay_error() has the
  *   words for the last failure of that handle. "Somebody else holds it" is not a failure: it is
  *   an answer, in `status`.
+ * - After a failure nothing reads as a success: a reply is NULL, a number 0, a truth false, a
+ *   grant REFUSED without a reason. A NULL where none is allowed is BELAY_E_USAGE.
  * - The library never prints, never aborts, never changes signals or the environment, and keeps
  *   no global state. Out of memory is BELAY_E_MEMORY like any other failure.
  * - A handle belongs to one thread at a time. Different threads use different handles.

@@ -455,6 +455,8 @@ static void on_waited(struct belay *b, int err, const struct belay_reply *r, voi
 int belay_callv(struct belay *b, const struct belay_bytes *words, size_t n, int64_t timeout_ms,
                 const struct belay_reply **ret_r)
 {
+    if (ret_r)
+        *ret_r = NULL;
     int err = flight_begin(b);
     if (err != BELAY_E_OK)
         return err;
@@ -484,6 +486,8 @@ int belay_call(struct belay *b, const struct belay_reply **ret_r, ...)
 {
     struct belay_bytes words[BELAY_CALL_WORDS_MAX];
     size_t n = 0;
+    if (ret_r)
+        *ret_r = NULL;
     va_list args;
     va_start(args, ret_r);
     for (const char *s; n <= BELAY_CALL_WORDS_MAX && (s = va_arg(args, const char *)); n++)

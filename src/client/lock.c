@@ -23,6 +23,10 @@ struct asking {
     char name[];
 };
 
+/* What a grant reads when the call failed: whoever forgets to look at the error holds nothing.
+ */
+static const struct belay_grant no_grant = {.status = BELAY_REFUSED, .reason = "", .body = ""};
+
 static const char *session_of(const struct belay *b, const struct belay_acquire *want)
 {
     return want->session ? want->session : b->session;
@@ -129,6 +133,8 @@ static void release_unwanted(struct belay *b, const struct asking *a, uint64_t f
 
 static void hand_over(struct belay *b, struct asking *a, int err, const struct belay_grant *g)
 {
+    if (err != BELAY_E_OK)
+        g = &no_grant;
     if (a->blocking && !a->abandoned) {
         a->done = true;
         a->err = err;
@@ -179,7 +185,7 @@ static int confirm(struct belay *b, struct asking *a, const struct belay_grant *
 static void on_acquired(struct belay *b, int err, const struct belay_reply *r, void *arg)
 {
     struct asking *a = arg;
-    struct belay_grant g = {.reason = "", .body = ""};
+    struct belay_grant g = no_grant;
     if (err == BELAY_E_OK)
         err = tree_grant(b, r, &g);
     if (err == BELAY_E_OK && g.status == BELAY_GRANTED) {
@@ -258,11 +264,11 @@ int belay_acquire(struct belay *b, const struct belay_acquire *want, struct bela
 {
     if (!ret_g)
         return client_fail(b, BELAY_E_USAGE, "an acquire needs room for its grant");
-    int err = flight_begin(b);
-    if (err != BELAY_E_OK)
-        return err;
+    int err = BELAY_E_OK;
     do { /* a wait for ever is as many waits as it takes */
-        struct asking *a = ask(b, want, true, &err);
+        *ret_g = no_grant;
+        err = flight_begin(b);
+        struct asking *a = err == BELAY_E_OK ? ask(b, want, true, &err) : NULL;
         if (a)
             err = await(b, a, wait_of(want->wait_ms), ret_g);
     } while (err == BELAY_E_OK && want->wait_ms == BELAY_FOREVER &&
@@ -311,6 +317,8 @@ int belay_release(struct belay *b, const char *name, uint64_t fence, const char 
 {
     struct words c = {0};
     int64_t count = 0;
+    if (ret_held)
+        *ret_held = false;
     int err = hold_words(b, &c, "RELEASE", name, fence, owner);
     if (err != BELAY_E_OK)
         return err;
@@ -325,6 +333,8 @@ int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *o
                 int64_t ttl_ms, int64_t *ret_left_ms)
 {
     struct words c = {0};
+    if (ret_left_ms)
+        *ret_left_ms = 0;
     int err = hold_words(b, &c, "RENEW", name, fence, owner);
     if (err == BELAY_E_OK && ttl_ms < 0)
         err = client_fail(b, BELAY_E_USAGE, "a duration is negative");
@@ -340,6 +350,7 @@ int belay_convert(struct belay *b, const char *name, uint64_t fence, enum belay_
     struct words c = {0};
     if (!ret_g)
         return client_fail(b, BELAY_E_USAGE, "CONVERT needs room for its grant");
+    *ret_g = no_grant;
     int err = hold_words(b, &c, "CONVERT", name, fence, NULL);
     if (err == BELAY_E_OK && !is_mode(mode))
         err = client_fail(b, BELAY_E_USAGE, "no such mode");
@@ -380,6 +391,7 @@ int belay_check(struct belay *b, const char *name, uint64_t fence, const char *o
     int64_t current = 0;
     if (!ret_current)
         return client_fail(b, BELAY_E_USAGE, "CHECK needs room for its answer");
+    *ret_current = false;
     int err = hold_words(b, &c, "CHECK", name, fence, owner);
     if (err == BELAY_E_OK)
         err = call_number(b, &c, &current);
@@ -404,6 +416,8 @@ int belay_body(struct belay *b, const char *name, uint64_t fence, const void *bo
 
 int belay_show(struct belay *b, const char *name, const struct belay_reply **ret_r)
 {
+    if (ret_r)
+        *ret_r = NULL;
     if (!name || !name[0])
         return client_fail(b, BELAY_E_USAGE, "SHOW needs a name");
     return belay_call(b, ret_r, "SHOW", name, NULL);
@@ -429,6 +443,8 @@ int belay_list(struct belay *b, const char *prefix, const char *after, unsigned 
 int belay_break(struct belay *b, const char *name, int64_t *ret_count)
 {
     struct words c = {0};
+    if (ret_count)
+        *ret_count = 0;
     if (!name || !name[0])
         return client_fail(b, BELAY_E_USAGE, "BREAK needs a name");
     words_add(&c, "BREAK");

@@ -236,7 +236,7 @@ static int read_result(struct belay *b, const struct belay_reply *r,
     const struct belay_reply *trust = belay_at(r, 4), *norm = belay_at(r, 5);
     if (!r || r->kind != BELAY_LIST || r->count < RESULT_WORDS)
         return client_fail(b, BELAY_E_PROTOCOL, "the answer is not that of a transaction");
-    *ret = (struct belay_txn_result){
+    struct belay_txn_result got = {
         .failed = belay_text(belay_at(r, 1), ""),
         .cause = belay_text(belay_at(r, 2), ""),
         .uptime_s = belay_int(belay_at(r, 3), 0),
@@ -244,13 +244,14 @@ static int read_result(struct belay *b, const struct belay_reply *r,
         .norm = norm->kind == BELAY_DOUBLE ? norm->real : (double)belay_int(norm, 0),
         .data = belay_at(r, 6)};
     if (strcmp(status, "ok") == 0)
-        ret->status = BELAY_TXN_OK;
+        got.status = BELAY_TXN_OK;
     else if (strcmp(status, "error") == 0)
-        ret->status = BELAY_TXN_ERROR;
+        got.status = BELAY_TXN_ERROR;
     else if (strcmp(status, "timeout") == 0)
-        ret->status = BELAY_TXN_TIMED_OUT;
+        got.status = BELAY_TXN_TIMED_OUT;
     else
         return client_fail(b, BELAY_E_PROTOCOL, "a transaction has no status \"%s\"", status);
+    *ret = got;
     return BELAY_E_OK;
 }
 
@@ -259,13 +260,20 @@ static int send_json(struct belay *b, const char *json, size_t len, int64_t wait
 {
     const struct belay_reply *r = NULL;
     struct words c = {0};
-    if (!ret_r)
-        return client_fail(b, BELAY_E_USAGE, "a transaction needs room for its result");
     words_add(&c, "TXN");
     words_bytes(&c, json, len);
     int64_t timeout_ms = wait_ms > 0 ? client_add_ms(b->timeout_ms, wait_ms) : 0;
     int err = belay_callv(b, c.w, c.n, timeout_ms, &r);
     return err == BELAY_E_OK ? read_result(b, r, ret_r) : err;
+}
+
+/* Until the answer is there it did not happen: so it reads when the call fails. */
+static int begin_result(struct belay *b, struct belay_txn_result *ret_r)
+{
+    if (!ret_r)
+        return client_fail(b, BELAY_E_USAGE, "a transaction needs room for its result");
+    *ret_r = (struct belay_txn_result){.status = BELAY_TXN_ERROR, .cause = "", .failed = ""};
+    return BELAY_E_OK;
 }
 
 static int check_txn(struct belay *b, const struct belay_txn *txn)
@@ -286,7 +294,9 @@ static int check_txn(struct belay *b, const struct belay_txn *txn)
 int belay_txn(struct belay *b, const struct belay_txn *txn, struct belay_txn_result *ret_r)
 {
     struct writer w = {0};
-    int err = check_txn(b, txn);
+    int err = begin_result(b, ret_r);
+    if (err == BELAY_E_OK)
+        err = check_txn(b, txn);
     if (err != BELAY_E_OK)
         return err;
     put_txn(&w, b, txn);
@@ -303,9 +313,10 @@ int belay_txn(struct belay *b, const struct belay_txn *txn, struct belay_txn_res
 int belay_txn_json(struct belay *b, const char *json, int64_t wait_ms,
                    struct belay_txn_result *ret_r)
 {
-    if (!json)
-        return client_fail(b, BELAY_E_USAGE, "there is no transaction");
-    return send_json(b, json, strlen(json), wait_ms, ret_r);
+    int err = begin_result(b, ret_r);
+    if (err == BELAY_E_OK && !json)
+        err = client_fail(b, BELAY_E_USAGE, "there is no transaction");
+    return err == BELAY_E_OK ? send_json(b, json, strlen(json), wait_ms, ret_r) : err;
 }
 
 const char *belay_txn_value(const struct belay_txn_result *r, const char *name)

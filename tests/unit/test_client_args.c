@@ -210,6 +210,143 @@ static void what_may_be_left_out_is_not_missed(void **state)
     assert_int_equal(belay_list(b, NULL, NULL, 0, NULL), BELAY_E_OK);
 }
 
+/* ---- what is left behind by a failure -------------------------------------------------- */
+
+static const struct belay_grant old_grant = {.status = BELAY_GRANTED, .fence = 7};
+
+static void no_grant_is_left(const struct belay_grant *g)
+{
+    assert_int_equal(g->status, BELAY_REFUSED);
+    assert_int_equal(g->fence, 0);
+    assert_string_equal(g->reason, "");
+    assert_string_equal(g->body, "");
+    assert_null(g->reply);
+}
+
+/* Told by the server, not understood, or never sent: the grant of the call before is gone. */
+static void a_failure_leaves_no_grant(void **state)
+{
+    static const char *const replies[] = {"-LIMIT full\r\n", "*1\r\n$7\r\ngranted\r\n",
+                                          "*1\r\n$3\r\nwhy\r\n"};
+    struct belay_acquire want = {.name = "n", .owner = "o"};
+    struct belay_grant g;
+    (void)state;
+    for (size_t i = 0; i < sizeof replies / sizeof replies[0]; i++) {
+        fake_set(&server, RULES(SAYS("ACQUIRE", replies[i]), SAYS("CONVERT", replies[i])));
+        g = old_grant;
+        assert_int_not_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+        no_grant_is_left(&g);
+        g = old_grant;
+        assert_int_not_equal(belay_convert(b, "n", 7, BELAY_SHARED, 0, &g), BELAY_E_OK);
+        no_grant_is_left(&g);
+    }
+    g = old_grant;
+    assert_int_equal(belay_acquire(b, NULL, &g), BELAY_E_USAGE);
+    no_grant_is_left(&g);
+    g = old_grant;
+    assert_int_equal(belay_convert(b, "n", 0, BELAY_SHARED, 0, &g), BELAY_E_USAGE);
+    no_grant_is_left(&g);
+}
+
+struct grant_note {
+    int calls;
+    struct belay_grant nested; /* of a blocking call, which is not allowed there */
+};
+
+static void note_failed_grant(struct belay *h, int err, const struct belay_grant *g, void *arg)
+{
+    struct grant_note *n = arg;
+    n->calls++;
+    assert_int_equal(err, BELAY_E_STALE);
+    no_grant_is_left(g);
+    assert_int_equal(
+        belay_acquire(h, &(struct belay_acquire){.name = "n", .owner = "o"}, &n->nested),
+        BELAY_E_USAGE);
+}
+
+/* A grant out of the line that turned out to be over: the callback sees none. */
+static void a_callback_sees_no_grant_that_failed(void **state)
+{
+    static const char pushed[] =
+        "*3\r\n$6\r\nqueued\r\n:7\r\n:1\r\n"
+        ">6\r\n$7\r\ngranted\r\n$1\r\nn\r\n:8\r\n:7\r\n:500\r\n$2\r\nhi\r\n";
+    struct belay_acquire want = {
+        .name = "n", .owner = "o", .ttl_ms = 500, .wait_ms = 1000, .keep = true};
+    struct grant_note note = {.nested = old_grant};
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", pushed), SAYS("RENEW", "-STALE gone\r\n")));
+    assert_int_equal(belay_acquire_send(b, &want, note_failed_grant, &note), BELAY_E_OK);
+    while (!note.calls)
+        assert_int_equal(belay_poll(b, 2000), BELAY_E_OK);
+    no_grant_is_left(&note.nested);
+}
+
+static void a_failure_leaves_no_reply(void **state)
+{
+    const struct belay_reply *const old = &(const struct belay_reply){.kind = BELAY_INT};
+    const struct belay_reply *r = old;
+    (void)state;
+    fake_set(&server,
+             RULES(SAYS("SHOW", "-NONAMESPACE gone\r\n"), SAYS("LIST", "-NONAMESPACE gone\r\n"),
+                   SAYS("NAMESPACE", "-DENIED you\r\n")));
+    assert_int_equal(belay_show(b, "n", &r), BELAY_E_NO_NAMESPACE);
+    assert_null(r);
+    r = old;
+    assert_int_equal(belay_show(b, "", &r), BELAY_E_USAGE);
+    assert_null(r);
+    r = old;
+    assert_int_equal(belay_list(b, NULL, NULL, 0, &r), BELAY_E_NO_NAMESPACE);
+    assert_null(r);
+    r = old;
+    assert_int_equal(belay_namespace_list(b, NULL, &r), BELAY_E_DENIED);
+    assert_null(r);
+    r = old;
+    assert_int_equal(belay_call(b, &r, NULL), BELAY_E_USAGE);
+    assert_null(r);
+}
+
+static void a_failure_leaves_no_number(void **state)
+{
+    int64_t left = 5, count = 5;
+    bool held = true, current = true;
+    (void)state;
+    fake_set(&server, RULES(SAYS("R", "-STALE gone\r\n"), SAYS("CHECK", "-DENIED you\r\n"),
+                            SAYS("BREAK", "-DENIED you\r\n")));
+    assert_int_equal(belay_release(b, "n", 13, NULL, &held), BELAY_E_STALE);
+    assert_false(held);
+    assert_int_equal(belay_renew(b, "n", 13, NULL, 0, &left), BELAY_E_STALE);
+    assert_int_equal(left, 0);
+    assert_int_equal(belay_check(b, "n", 13, NULL, &current), BELAY_E_DENIED);
+    assert_false(current);
+    assert_int_equal(belay_break(b, "n", &count), BELAY_E_DENIED);
+    assert_int_equal(count, 0);
+}
+
+static void a_failure_leaves_no_transaction(void **state)
+{
+    static const char *const replies[] = {
+        "-DENIED you\r\n", "*0\r\n",
+        "*7\r\n$3\r\nwhy\r\n$0\r\n\r\n$0\r\n\r\n:5\r\n:1\r\n:1\r\n*0\r\n"};
+    const struct belay_txn txn = {.session = "s"}, wrong = {.session = "s", .wait_ms = -1};
+    struct belay_txn_result r;
+    (void)state;
+    for (size_t i = 0; i < sizeof replies / sizeof replies[0]; i++) {
+        r = (struct belay_txn_result){.status = BELAY_TXN_OK};
+        fake_set(&server, RULES(SAYS("TXN", replies[i])));
+        assert_int_not_equal(belay_txn(b, &txn, &r), BELAY_E_OK);
+        assert_int_equal(r.status, BELAY_TXN_ERROR);
+        assert_null(belay_txn_value(&r, "x"));
+    }
+    r = (struct belay_txn_result){.status = BELAY_TXN_OK};
+    assert_int_equal(belay_txn(b, &wrong, &r), BELAY_E_USAGE);
+    assert_int_equal(r.status, BELAY_TXN_ERROR);
+    assert_string_equal(r.failed, "");
+    r = (struct belay_txn_result){.status = BELAY_TXN_OK};
+    assert_int_equal(belay_txn_json(b, NULL, 0, &r), BELAY_E_USAGE);
+    assert_int_equal(r.status, BELAY_TXN_ERROR);
+    assert_string_equal(r.cause, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +358,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_values_at_the_bounds_are_taken, start, stop),
         cmocka_unit_test_setup_teardown(what_is_missing_is_told, start, stop),
         cmocka_unit_test_setup_teardown(what_may_be_left_out_is_not_missed, start, stop),
+        cmocka_unit_test_setup_teardown(a_failure_leaves_no_grant, start, stop),
+        cmocka_unit_test_setup_teardown(a_callback_sees_no_grant_that_failed, start, stop),
+        cmocka_unit_test_setup_teardown(a_failure_leaves_no_reply, start, stop),
+        cmocka_unit_test_setup_teardown(a_failure_leaves_no_number, start, stop),
+        cmocka_unit_test_setup_teardown(a_failure_leaves_no_transaction, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
