@@ -306,12 +306,14 @@ static bool is_valid(const struct op *op)
 }
 #endif
 
-/* The client may go before its turn comes: keep what finds its place in the line again. */
+/* The client may go before its turn comes: keep what finds its place in the line again, or the
+ * session that would stay attached to nobody. */
 static void prepare_cancel(struct engine *e, const struct ask *ask, const struct op *op,
                            size_t shard)
 {
     struct slot *s = engine_slot(e, ask->id);
-    bool waits = op->kind == OP_ACQUIRE || op->kind == OP_CONVERT || op->kind == OP_TXN;
+    bool waits = op->kind == OP_ACQUIRE || op->kind == OP_CONVERT || op->kind == OP_TXN ||
+                 op->kind == OP_SESSION_ATTACH;
     if (!s || !waits)
         return;
     struct op cancel = {.kind = OP_CANCEL,
@@ -320,11 +322,17 @@ static void prepare_cancel(struct engine *e, const struct ask *ask, const struct
                         .ns = op->ns,
                         .name = op->name,
                         .request = op->request,
-                        .more = op->more};
+                        .more = op->more,
+                        .wait_ms = op->wait_ms}; /* the order keeps it as long as the op */
     if (op->kind == OP_CONVERT)
         cancel.flags = OP_UNDO;
     if (op->kind == OP_TXN)
         cancel.session = op->session;
+    if (op->kind == OP_SESSION_ATTACH)
+        cancel = (struct op){.kind = OP_SESSION_DETACH,
+                             .account = op->account,
+                             .session = op->session,
+                             .target = op->target};
     s->shard = shard;
     op_encode(&cancel, &s->cancel);
     BELAY_CHECK(!s->cancel.oom);
@@ -349,7 +357,9 @@ static void order_cancel(struct engine *e, struct buf *bytes, uint64_t flags)
         enum belay_err err = op_decode(buf_slice(bytes), &a, &op);
         BELAY_CHECK(err == BELAY_OK);
         op.flags |= flags;
-        (void)order_op(e, &op);
+        /* A node that cannot serve ends nobody's session. */
+        if (op.kind != OP_SESSION_DETACH || !(flags & OP_AWAY))
+            (void)order_op(e, &op);
         arena_done(&a);
     }
     buf_done(bytes);

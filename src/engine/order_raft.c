@@ -626,7 +626,8 @@ static void raft_submit(struct order *base, size_t shard, struct op *op)
     struct order_raft *o = order_raft_of(base);
     struct replica *r = &o->replicas[shard];
     o->stirred = true;
-    if (r->n_pending >= ORDER_PENDING_MAX)
+    /* There are no more cancels than there were requests. */
+    if (r->n_pending >= ORDER_PENDING_MAX && op->kind != OP_CANCEL)
         engine_unavailable(o->engine, shard, op->asker, false, "too many requests are waiting");
     else {
         op->now_ms = 0; /* the leader says when */

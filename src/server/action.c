@@ -60,6 +60,7 @@ static void reset(struct conn *c)
     struct reply *r = reply_new(&c->server->request_arena, REPLY_STATUS);
     watch_close(c);
     attach_drop_all(c);
+    request_cancel_late(c);
     use(c, SLICE(""));
     set_text(&c->name, SLICE(""));
     c->resp = 2;

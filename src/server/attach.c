@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-enum { KEEP_MIN_MS = 50, KEEP_MAX_MS = 20000 };
+enum { KEEP_MIN_MS = 5, KEEP_MAX_MS = 20000 };
 
 struct attached {
     struct attached *next; /* of its connection */
@@ -172,22 +172,23 @@ uint64_t attach_keep(struct server *s, uint64_t now_ms)
     }
     if (now_ms < s->keep_at_ms)
         return s->keep_at_ms - now_ms;
-    struct slice *ids = mem_alloc(LIMIT_BATCH_SESSIONS * sizeof *ids);
+    struct arena a = {0}; /* an op may end sessions: nothing is walked while one is ordered */
+    size_t n = 0, total = 0;
     uint64_t smallest = UINT64_MAX;
-    size_t n = 0;
+    list_each (it, &s->keepers)
+        total += list_item(it, const struct conn, keeper)->sessions_n;
+    struct slice *ids = mem_alloc(total * sizeof *ids);
     list_each (it, &s->keepers) {
         const struct conn *c = list_item(it, struct conn, keeper);
         for (const struct attached *one = c->sessions; one; one = one->next) {
             smallest = one->ttl_ms < smallest ? one->ttl_ms : smallest;
-            ids[n++] = slice_of(one->id, one->len);
-            if (n == LIMIT_BATCH_SESSIONS) {
-                keep_batch(s, ids, n);
-                n = 0;
-            }
+            ids[n++] = arena_copy(&a, slice_of(one->id, one->len));
         }
     }
-    keep_batch(s, ids, n);
+    for (size_t at = 0; at < n; at += LIMIT_BATCH_SESSIONS)
+        keep_batch(s, ids + at, n - at < LIMIT_BATCH_SESSIONS ? n - at : LIMIT_BATCH_SESSIONS);
     free(ids);
+    arena_done(&a);
     s->keep_at_ms = now_ms + period_of(smallest);
     return s->keep_at_ms - now_ms;
 }

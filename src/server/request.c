@@ -242,23 +242,35 @@ static void call_off(struct pending *p)
         engine_cancel(e, &p->ask);
 }
 
-void request_cancel_all(struct conn *c)
+void request_cancel_late(struct conn *c)
 {
     struct pending *p;
-    for (p = c->head; p; p = p->next) {
-        if (p->state != PENDING_ASKED)
-            continue;
-        call_off(p);
-        p->state = PENDING_ANSWERED;
-    }
-    conn_use_out(c);
-    emit_ready(c);
     while ((p = c->late) != NULL) {
         c->late = p->next;
         call_off(p);
         pending_free(p);
     }
     c->late_n = 0;
+}
+
+void request_cancel_all(struct conn *c)
+{
+    struct pending *p;
+    bool gap = false; /* what stands behind a reply that never comes would be taken for it */
+    for (p = c->head; p; p = p->next) {
+        if (p->state != PENDING_ASKED) {
+            c->held_bytes -= gap ? buf_len(&p->held) : 0;
+            if (gap)
+                buf_clear(&p->held);
+            continue;
+        }
+        gap = true;
+        call_off(p);
+        p->state = PENDING_ANSWERED;
+    }
+    conn_use_out(c);
+    emit_ready(c);
+    request_cancel_late(c);
 }
 
 static const char stopping_text[] = "this node is stopping; ask another one";
