@@ -314,9 +314,11 @@ int belay_txn_json(struct belay *b, const char *json, int64_t wait_ms,
                    struct belay_txn_result *ret_r)
 {
     int err = begin_result(b, ret_r);
-    if (err == BELAY_E_OK && !json)
-        err = client_fail(b, BELAY_E_USAGE, "there is no transaction");
-    return err == BELAY_E_OK ? send_json(b, json, strlen(json), wait_ms, ret_r) : err;
+    if (err != BELAY_E_OK)
+        return err;
+    if (!json)
+        return client_fail(b, BELAY_E_USAGE, "there is no transaction");
+    return send_json(b, json, strlen(json), wait_ms, ret_r);
 }
 
 const char *belay_txn_value(const struct belay_txn_result *r, const char *name)
