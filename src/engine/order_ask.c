@@ -38,12 +38,15 @@ static struct group_server *find_name(struct group_conf *conf, const char *name)
     return NULL;
 }
 
-static bool others_stay(const struct group_conf *conf, uint64_t but)
+/* Somebody else votes, stays and may lead. */
+static bool others_lead(const struct order_raft *o, const struct group_conf *conf, uint64_t but)
 {
     for (size_t i = 0; i < conf->n; i++) {
+        const struct group_server *s = &conf->servers[i];
         struct member m;
-        member_parse(conf->servers[i].address, &m);
-        if (conf->servers[i].id != but && conf->servers[i].voter && !m.leaving)
+        member_parse(s->address, &m);
+        if (s->id != but && s->voter && !m.leaving &&
+            order_raft_priority(o, s->id) < MEMBER_PRIORITY_NEVER)
             return true;
     }
     return false;
@@ -67,13 +70,15 @@ static enum belay_err remove_member(struct order_raft *o, const struct group_con
     struct member m;
     member_parse(s->address, &m);
     m.leaving = true;
-    return others_stay(conf, s->id) ? rewrite(o, s, &m) : BELAY_ERR_IN_USE;
+    return others_lead(o, conf, s->id) ? rewrite(o, s, &m) : BELAY_ERR_IN_USE;
 }
 
-static enum belay_err set_priority(struct order_raft *o, const struct group_server *s,
-                                   uint8_t priority)
+static enum belay_err set_priority(struct order_raft *o, const struct group_conf *conf,
+                                   const struct group_server *s, uint8_t priority)
 {
     struct member m;
+    if (priority == MEMBER_PRIORITY_NEVER && !others_lead(o, conf, s->id))
+        return BELAY_ERR_IN_USE;
     member_parse(s->address, &m);
     m.priority = priority;
     return rewrite(o, s, &m);
@@ -136,10 +141,13 @@ static enum belay_err perform(struct order_raft *o, const struct order_wish *wis
     case WISH_REMOVE:
         return remove_member(o, &conf, s);
     case WISH_PRIORITY:
-        return set_priority(o, s, wish->priority);
+        return set_priority(o, &conf, s, wish->priority);
     case WISH_TRANSFER:
-        return s->id == o->config.node ? BELAY_OK
-                                       : order_hand_over(&o->replicas[wish->group], s->id);
+        if (s->id == o->config.node)
+            return BELAY_OK;
+        return lead_may_take(&o->replicas[wish->group], s->id)
+                   ? order_hand_over(&o->replicas[wish->group], s->id)
+                   : BELAY_ERR_IN_USE;
     case WISH_ADD:
     case WISH_KIND_COUNT:
         break;
@@ -249,7 +257,8 @@ void ask_settle(struct order_raft *o)
         answer_first(o, BELAY_OK, id);
     else if (now >= ask->give_up_ms)
         answer_first(o, BELAY_ERR_UNAVAILABLE, 0);
-    else if (ask->sent_ms == 0 || now - ask->sent_ms >= ORDER_PROBE_MS)
+    else if (!(ask->told && ask->wish.kind == WISH_TRANSFER) && /* once: meanwhile none leads */
+             (ask->sent_ms == 0 || now - ask->sent_ms >= ORDER_PROBE_MS))
         ask_leader(o, ask);
 }
 

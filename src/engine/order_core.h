@@ -183,7 +183,8 @@ void ask_done(struct order_raft *o);
 void lead_tick(struct order_raft *o);
 void lead_soon(struct order_raft *o);   /* something has changed: look in a moment */
 void lead_follow(struct order_raft *o); /* takes over what group 0 says of the members */
-void lead_rank(struct replica *r);      /* who would stand for election before this node? */
+bool lead_may_take(const struct replica *r, uint64_t id); /* a group that is handed over */
+void lead_rank(struct replica *r); /* who would stand for election before this node? */
 void lead_tell(struct order_raft *o, uint64_t to);
 void lead_hear(struct order_raft *o, const struct wire *msg);
 

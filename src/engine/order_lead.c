@@ -163,6 +163,22 @@ static size_t survey(const struct replica *r, struct steer_node nodes[NODES_MAX]
     return n;
 }
 
+/* It could lead, now or in a moment. */
+static bool may_lead(const struct steer_node *node)
+{
+    return node->voter && node->up && !node->going && node->priority < MEMBER_PRIORITY_NEVER;
+}
+
+bool lead_may_take(const struct replica *r, uint64_t id)
+{
+    struct steer_node nodes[NODES_MAX];
+    size_t n = survey(r, nodes);
+    for (size_t i = 0; i < n; i++)
+        if (nodes[i].id == id)
+            return may_lead(&nodes[i]);
+    return false;
+}
+
 /* --- what a node does when a leader is gone --- */
 
 /* Those who should lead stand first. */
@@ -331,12 +347,10 @@ void lead_tick(struct order_raft *o)
 
 /* --- stopping --- */
 
-/* Somebody could lead it, now or in a moment. */
 static bool has_successor(const struct steer_node *nodes, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (nodes[i].voter && nodes[i].up && !nodes[i].going &&
-            nodes[i].priority < MEMBER_PRIORITY_NEVER)
+        if (may_lead(&nodes[i]))
             return true;
     return false;
 }

@@ -84,8 +84,14 @@ static struct reply *failed(struct arena *a, enum command_id command, enum belay
     if (err == BELAY_ERR_RANGE && command == CMD_CLUSTER_ADD)
         return reply_error(a, err,
                            "an address is HOST:PORT, and a name has no space, @, comma or =");
+    if (err == BELAY_ERR_IN_USE && command == CMD_CLUSTER_TRANSFER)
+        return reply_error(a, err,
+                           "that node cannot lead it: it is down or leaving, does not vote in "
+                           "that group yet, or has priority 15");
     if (err == BELAY_ERR_IN_USE)
-        return reply_error(a, err, "nobody would be left to vote");
+        return reply_error(a, err, "nobody would be left who votes and may lead");
+    if (err == BELAY_ERR_NOT_FOUND)
+        return reply_error(a, err, "no member has that name");
     if (err == BELAY_ERR_EXISTS)
         return reply_error(a, err, "a member has that name or that address");
     if (err == BELAY_ERR_UNAVAILABLE)
