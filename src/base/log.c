@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { LOG_LINE_MAX = 2048, LOG_BYTES_MAX = 64 };
+enum { LOG_LINE_MAX = 2048, LOG_BYTES_MAX = 160 };
 
 static enum log_level log_max = LOG_INFO;
 

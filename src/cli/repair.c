@@ -73,7 +73,7 @@ static void put_alone(const char *dir, const struct inspection *in, struct buf *
         buf_put_str(out,
                     "It is alone, and nothing of it can be saved: no state without damage is "
                     "left to begin with.\nPut a copy of the directory in its place, or begin "
-                    "with an empty one.\n");
+                    "with an empty one. Either gives fences again that were given since.\n");
         return;
     }
     buf_put_str(out,

@@ -444,7 +444,7 @@ static const char *parse_peers(const char *text, struct group_conf *conf)
         s->voter = true;
         member_parse(s->address, &m);
         if (!member_is_address(m.peer))
-            return "a peer is NAME=HOST:PORT";
+            return "a peer is NAME=HOST:PORT, and the host one that the others can call";
         if (member_is_taken(conf, &m))
             return "two peers have the same name or the same address";
         conf->n++;

@@ -57,6 +57,8 @@ bool member_is_address(const char *peer)
     const char *colon = strrchr(peer, ':');
     if (!colon || colon == peer || strlen(colon) > sizeof ":65535" - 1)
         return false;
+    if (strncmp(peer, "0.0.0.0:", 8) == 0 || strncmp(peer, "[::]:", 5) == 0)
+        return false; /* everybody would call himself */
     const char *port = colon + 1;
     long number = strtol(port, NULL, 10);
     return port[strspn(port, "0123456789")] == '\0' && number > 0 && number <= 65535;

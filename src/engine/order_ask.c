@@ -96,7 +96,7 @@ static enum belay_err know_self(struct order_raft *o, struct group_conf *conf)
         return BELAY_OK;
     member_parse(self->address, &known);
     member_parse(now->address, &m);
-    if (*m.peer == '\0')
+    if (!member_is_address(m.peer))
         return BELAY_ERR_NOT_FOUND;
     if (strcmp(known.name, m.name) == 0 && strcmp(known.peer, m.peer) == 0)
         return BELAY_OK;

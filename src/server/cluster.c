@@ -80,7 +80,8 @@ static struct reply *failed(struct arena *a, enum command_id command, enum belay
 {
     if (err == BELAY_ERR_NOT_FOUND && command == CMD_CLUSTER_ADD)
         return reply_error(a, err,
-                           "this node has no peer address: start it with --peer-listen");
+                           "this node has no address that others can call: start it with "
+                           "--peer-listen HOST:PORT, not 0.0.0.0");
     if (err == BELAY_ERR_RANGE && command == CMD_CLUSTER_ADD)
         return reply_error(a, err,
                            "an address is HOST:PORT, and a name has no space, @, comma or =");
