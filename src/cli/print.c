@@ -284,9 +284,10 @@ int cli_page(struct cli *c, struct cli_pages *p, const struct belay_reply **ret_
         return err;
     const struct belay_reply *next = belay_at(r, 1);
     *ret_first = belay_at(belay_at(r, 0), 0);
-    p->end = !next || next->kind != BELAY_TEXT || !next->len;
+    bool more = next && next->kind == BELAY_TEXT && next->len > 0;
+    p->end = !more;
     buf_clear(&p->after);
-    if (!p->end)
+    if (more)
         buf_put(&p->after, next->text, next->len);
     return p->after.oom ? BELAY_E_MEMORY : BELAY_E_OK;
 }
