@@ -312,9 +312,9 @@ static void prepare_cancel(struct engine *e, const struct ask *ask, const struct
                            size_t shard)
 {
     struct slot *s = engine_slot(e, ask->id);
-    bool waits = op->kind == OP_ACQUIRE || op->kind == OP_CONVERT || op->kind == OP_TXN ||
+    bool lasts = op->kind == OP_ACQUIRE || op->kind == OP_CONVERT || op->kind == OP_TXN ||
                  op->kind == OP_SESSION_ATTACH;
-    if (!s || !waits)
+    if (!s || !lasts)
         return;
     struct op cancel = {.kind = OP_CANCEL,
                         .target = ask->id,

@@ -258,15 +258,14 @@ void request_cancel_all(struct conn *c)
     struct pending *p;
     bool gap = false; /* what stands behind a reply that never comes would be taken for it */
     for (p = c->head; p; p = p->next) {
-        if (p->state != PENDING_ASKED) {
-            c->held_bytes -= gap ? buf_len(&p->held) : 0;
-            if (gap)
-                buf_clear(&p->held);
-            continue;
+        if (p->state == PENDING_ASKED) {
+            gap = true;
+            call_off(p);
+            p->state = PENDING_ANSWERED;
+        } else if (gap) {
+            c->held_bytes -= buf_len(&p->held);
+            buf_clear(&p->held);
         }
-        gap = true;
-        call_off(p);
-        p->state = PENDING_ANSWERED;
     }
     conn_use_out(c);
     emit_ready(c);

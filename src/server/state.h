@@ -154,8 +154,8 @@ void request_reply(struct conn *c, const struct reply *r, bool close); /* in ord
 struct pending *request_defer(struct conn *c, const struct call *call, bool close,
                               void (*forget)(struct pending *p));
 void request_answer(struct pending *p, const struct reply *r); /* frees it */
-void request_cancel_late(struct conn *c);
-void request_cancel_all(struct conn *c); /* the client is gone */
+void request_cancel_late(struct conn *c);                      /* NOBLOCK waits */
+void request_cancel_all(struct conn *c);                       /* the client is gone */
 void request_dismiss_all(
     struct conn *c); /* this node stops: everybody is told to go elsewhere */
 void request_fail(struct conn *c, enum belay_err err, int http_status, const char *what);

@@ -140,20 +140,25 @@ static void on_answer(struct ask *ask, const struct event *ev)
     a->count = ev->count;
 }
 
+static struct op acquire_op(const char *name, uint64_t wait_ms)
+{
+    return (struct op){.kind = OP_ACQUIRE,
+                       .account = SLICE("default"),
+                       .ns = SLICE("default"),
+                       .name = slice_str(name),
+                       .owner = SLICE("me"),
+                       .mode = MODE_EXCLUSIVE,
+                       .ttl_ms = 60000,
+                       .wait_ms = wait_ms};
+}
+
 static struct asked acquire(struct node *n, const char *name, uint64_t wait_ms)
 {
     static struct asked slots[64];
     static size_t next;
     struct asked *a = &slots[next++ % 64];
     *a = (struct asked){.ask = {.answer = on_answer}};
-    struct op op = {.kind = OP_ACQUIRE,
-                    .account = SLICE("default"),
-                    .ns = SLICE("default"),
-                    .name = slice_str(name),
-                    .owner = SLICE("me"),
-                    .mode = MODE_EXCLUSIVE,
-                    .ttl_ms = 60000,
-                    .wait_ms = wait_ms};
+    struct op op = acquire_op(name, wait_ms);
     engine_submit(n->engine, &op, &a->ask);
     pump(n);
     return *a;
@@ -179,13 +184,7 @@ static void nothing_is_answered_before_it_is_on_disk(void **state)
     sim_disk_init(&d, 1);
     assert_int_equal(node_open(&n, &d), BELAY_OK);
     struct asked a = {.ask = {.answer = on_answer}};
-    struct op op = {.kind = OP_ACQUIRE,
-                    .account = SLICE("default"),
-                    .ns = SLICE("default"),
-                    .name = SLICE("x"),
-                    .owner = SLICE("me"),
-                    .mode = MODE_EXCLUSIVE,
-                    .ttl_ms = 1000};
+    struct op op = acquire_op("x", 0);
     engine_submit(n.engine, &op, &a.ask);
     order_raft_settle(order_raft_of(n.order));
     assert_non_null(n.job); /* being written */
@@ -274,8 +273,6 @@ static void groups_share_a_journal_and_keep_their_own(void **state)
     sim_disk_wipe(&d);
 }
 
-/* The number of a run has 14 bits in an asker: after 16,384 starts it begins anew and must not
- * run over into the number of the node. */
 /* Without a leader for longer than a cancel would wait by itself. */
 static void what_is_called_off_stays_so_as_long_as_it_may_happen(void **state)
 {
@@ -287,14 +284,7 @@ static void what_is_called_off_stays_so_as_long_as_it_may_happen(void **state)
     struct order_raft *o = order_raft_of(n.order);
     const struct replica *r = &o->replicas[0];
     struct asked a = {.ask = {.answer = on_answer}};
-    struct op op = {.kind = OP_ACQUIRE,
-                    .account = SLICE("default"),
-                    .ns = SLICE("default"),
-                    .name = SLICE("x"),
-                    .owner = SLICE("me"),
-                    .mode = MODE_EXCLUSIVE,
-                    .ttl_ms = 1000,
-                    .wait_ms = 60000};
+    struct op op = acquire_op("x", 60000);
     engine_submit(n.engine, &op, &a.ask);
     engine_cancel(n.engine, &a.ask);
     n.now += ORDER_PATIENCE_MS + 1000;
@@ -308,6 +298,8 @@ static void what_is_called_off_stays_so_as_long_as_it_may_happen(void **state)
     sim_disk_wipe(&d);
 }
 
+/* The number of a run has 14 bits in an asker: after 16,384 starts it begins anew and must not
+ * run over into the number of the node. */
 static void a_node_that_started_very_often_is_still_the_same_node(void **state)
 {
     (void)state;
