@@ -2,14 +2,26 @@
 #
 #   make            the server and command line at build/belay, the client library beside it
 #   make serve      install what is needed, build, start a server on 127.0.0.1:7117
-#   make cluster  three nodes on loopback, clients at 127.0.0.1:7117, 7118, 7119
+#   make cluster    three nodes on loopback, clients at 127.0.0.1:7117, 7118, 7119
 #   make test       install what is needed, build, run every test; last line "N passed, N failed"
+#   make quick      two minutes of it, for every edit
 #   make check | unit | model | fuzz-short | e2e | tidy    the parts of it
 #   make fuzz | soak | bench | mutants    long runs, by hand
 #   make install    binary, library, header, man pages, completions to DESTDIR/PREFIX
 #
 # VARIANT = release (default) | debug | asan | tsan | fuzz, each in build/$(VARIANT)/.
+# V=1 shows the commands. All processors are used unless -j says otherwise.
 VARIANT ?= release
+V       ?= 0
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+ifeq ($(V),0)
+Q := @
+endif
+# $(call say,WHAT,FILE): one short line a file; none with V=1, where the command is seen, or -s.
+quiet := $(findstring s,$(firstword -$(MAKEFLAGS)))
+say = $(if $(Q),$(if $(quiet),,@printf '  %-5s %s\n' '$(1)' '$(2)'))
 CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
 OUT     := build/$(VARIANT)$(if $(findstring clang,$(CC)),-clang)
 
@@ -22,6 +34,8 @@ ifneq ($(findstring clang,$(CC)),clang)
 WARN += $(GCC_WARN)
 endif
 HARDEN := -fstack-protector-strong -fno-strict-aliasing -fno-common -fno-omit-frame-pointer
+# Where the processor checks jumps (x86-64), the compiler marks their targets.
+HARDEN += $(shell $(CC) -fcf-protection -fsyntax-only -xc /dev/null 2>/dev/null && echo -fcf-protection)
 
 # llhttp: a library where the distribution has one (Debian 13), else its sources (Debian 12).
 LLHTTP_LIB := $(shell pkg-config --libs libllhttp 2>/dev/null)
@@ -48,7 +62,7 @@ LDFLAGS := $(LDFLAGS_$(VARIANT))
 LDLIBS  := $(LLHTTP_LIB) -luv -lraft -lpq -lssl -lcrypto -lpthread -lm
 
 MAIN  := src/cli/main.c
-SRC   := $(filter-out $(MAIN),$(wildcard src/*/*.c))
+SRC   := $(filter-out $(MAIN),$(wildcard src/*/*.c src/*/*/*.c))
 OBJ   := $(SRC:%.c=$(OUT)/%.o) $(patsubst /usr/share/llhttp/%.c,$(OUT)/llhttp/%.o,$(LLHTTP_SRC))
 LIB   := $(OUT)/libcore.a
 # What libbelay is made of: nothing of the server.
@@ -68,75 +82,100 @@ SUPPORT := $(OUT)/libsupport.a
 SUPPORT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/support/*.c))
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard bench/bench_*.c))
 
-all: build/belay lib $(FAULTS)
+all: build/belay lib
 
 build/belay: $(OUT)/belay
 	@cp -f $< $@.new && mv -f $@.new $@
 
+# The program's memory is counted where it is allocated: src/base/tally.h.
+TALLY := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free
+$(OUT)/belay: LDFLAGS += $(TALLY)
 $(OUT)/belay: $(MAIN:%.c=$(OUT)/%.o) $(LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 lib: $(OUT)/libbelay.a $(OUT)/libbelay.so $(OUT)/libbelay_queue.a $(OUT)/libbelay_queue.so
 
 # One object whose inner names are local: a program may have its own buf_put().
 $(OUT)/libbelay.a: $(CLIENT_OBJ)
+	$(call say,AR,$@)
 	@rm -f $@
-	ld -r $^ -o $(OUT)/libbelay.o
-	objcopy --localize-hidden $(OUT)/libbelay.o
-	ar rcs $@ $(OUT)/libbelay.o
+	$(Q)ld -r $^ -o $(OUT)/libbelay.o
+	$(Q)objcopy --localize-hidden $(OUT)/libbelay.o
+	$(Q)ar rcs $@ $(OUT)/libbelay.o
 
 $(OUT)/libbelay_queue.a: $(QUEUE_OBJ)
+	$(call say,AR,$@)
 	@rm -f $@
-	ld -r $^ -o $(OUT)/libbelay_queue.o
-	objcopy --localize-hidden $(OUT)/libbelay_queue.o
-	ar rcs $@ $(OUT)/libbelay_queue.o
+	$(Q)ld -r $^ -o $(OUT)/libbelay_queue.o
+	$(Q)objcopy --localize-hidden $(OUT)/libbelay_queue.o
+	$(Q)ar rcs $@ $(OUT)/libbelay_queue.o
 
 $(OUT)/libbelay_queue.so: $(QUEUE_OBJ)
-	$(CC) $(CFLAGS) -shared -Wl,-soname,libbelay_queue.so.0 $^ -lpq -luv -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,libbelay_queue.so.0 $^ -lpq -luv -o $@
 
 $(OUT)/libbelay.so: $(CLIENT_OBJ)
-	$(CC) $(CFLAGS) -shared -Wl,-soname,libbelay.so.0 $^ -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,libbelay.so.0 $^ -o $@
 
 $(LIB): $(OBJ)
+	$(call say,AR,$@)
 	@rm -f $@
-	ar rcs $@ $^
+	$(Q)ar rcs $@ $^
 
-$(OUT)/%.o: %.c
+# What is compiled with other flags is compiled again.
+FLAGS := $(OUT)/flags
+$(FLAGS): FORCE
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	@echo '$(CC) $(CPPFLAGS) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CPPFLAGS) $(CFLAGS)' >$@
+
+$(OUT)/%.o: %.c $(FLAGS)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 $(OUT)/src/queue/schema.o: src/queue/schema.sql
 
 $(OUT)/llhttp/%.o: /usr/share/llhttp/%.c
 	@mkdir -p $(@D)
-	$(CC) -O2 -g -fPIC $(filter -fsanitize%,$(CFLAGS_$(VARIANT))) -I/usr/share/include/llhttp -c $< -o $@
+	$(call say,CC,$<)
+	$(Q)$(CC) -O2 -g -fPIC $(filter -fsanitize%,$(CFLAGS_$(VARIANT))) -I/usr/share/include/llhttp -c $< -o $@
 
 $(SUPPORT): $(SUPPORT_OBJ)
+	$(call say,AR,$@)
 	@rm -f $@
-	ar rcs $@ $^
+	$(Q)ar rcs $@ $^
 
-# The failing allocator of this test stands between libbelay and libc.
-$(OUT)/tests/unit/test_client_oom: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
+# The failing allocator of these tests stands between libbelay and libc.
+$(OUT)/tests/unit/test_client_oom $(OUT)/tests/unit/test_client_proxy: LDFLAGS += -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup
 
 $(TESTS): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
 $(MODEL) $(BENCH): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(FAULTS): $(OUT)/%: $(OUT)/%.o $(OUT)/libbelay.a
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
 
 # The simulator's judge listens between the order, the engine and the machine.
 $(SIM): LDFLAGS += -Wl,--wrap=engine_decode,--wrap=engine_adopt,--wrap=engine_stamp \
-                   -Wl,--wrap=machine_apply,--wrap=machine_query
+                   -Wl,--wrap=machine_apply,--wrap=machine_query,--wrap=machine_session \
+                   -Wl,--wrap=remaining_tell
 $(SIM): $(patsubst %.c,$(OUT)/%.o,$(wildcard tests/sim/*.c)) $(SUPPORT) $(LIB)
-	$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(FUZZ): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
-	$(CC) $(CFLAGS) -fsanitize=fuzzer $^ -ljson-c $(LDLIBS) -o $@
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer $^ -ljson-c $(LDLIBS) -o $@
 
 tests: $(TESTS)
+faults: $(FAULTS)
 models: $(MODEL)
 sim: $(SIM)
 fuzzers: $(FUZZ)
@@ -145,19 +184,27 @@ benches: $(BENCH) build/belay
 deps:
 	@scripts/deps
 
-serve: deps
+deps-serve:
+	@scripts/deps serve
+
+serve: deps-serve
 	@$(MAKE) --no-print-directory build/belay
 	@exec build/belay serve --listen 127.0.0.1:7117 --data ./data
 
-cluster: deps
+cluster: deps-serve
 	@$(MAKE) --no-print-directory build/belay
 	@exec scripts/cluster
 
 test: deps
 	@tools/test.sh
 
-check unit model e2e fuzz-short tidy fuzz soak canaries:
+check unit model e2e fuzz-short tidy fuzz soak canaries quick:
 	@tools/test.sh $@
+
+# For editors and clang tools.
+compile_commands.json: FORCE
+	@{ echo '['; for f in $(SRC) $(MAIN); do printf '%s{"directory":"%s","file":"%s","command":"%s"}' \
+	    "$$sep" "$(CURDIR)" "$$f" '$(subst ",\",$(CC) $(CPPFLAGS) $(CFLAGS)) -c '"$$f"; sep=','; done; echo ']'; } >$@
 
 bench:
 	@bench/run
@@ -166,14 +213,14 @@ mutants:
 	@tools/mutants.sh
 
 PREFIX  ?= /usr/local
-VERSION := $(shell sed -n 's/^\#define BELAY_VERSION *"\(.*\)"/\1/p' include/belay.h)
+VERSION := $(shell sed -n 's/^\#define BELAY_VERSION *"\(.*\)"/\1/p' include/belay_version.h)
 DEST    := $(DESTDIR)$(PREFIX)
 
 install: all
 	install -d $(DEST)/bin $(DEST)/lib/pkgconfig $(DEST)/include $(DEST)/share/man/man1 \
 	    $(DEST)/share/bash-completion/completions $(DEST)/share/zsh/site-functions
 	install build/belay $(DEST)/bin/belay
-	install -m 644 include/belay.h include/belay_txn.h include/belay_queue.h $(DEST)/include/
+	install -m 644 include/belay.h include/belay_version.h include/belay_txn.h include/belay_queue.h $(DEST)/include/
 	install -m 644 $(OUT)/libbelay_queue.a $(DEST)/lib/libbelay_queue.a
 	install -m 755 $(OUT)/libbelay_queue.so $(DEST)/lib/libbelay_queue.so.$(VERSION)
 	ln -sf libbelay_queue.so.$(VERSION) $(DEST)/lib/libbelay_queue.so.0
@@ -195,7 +242,7 @@ format:
 clean:
 	rm -rf build
 
-.PHONY: all lib tests models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy canaries \
+.PHONY: FORCE all lib tests faults deps-serve quick models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy canaries \
         fuzz soak bench install format clean
 .SECONDARY:
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -41,6 +41,8 @@
 #ifndef BELAY_H
 #define BELAY_H
 
+#include "belay_version.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,7 +53,6 @@ extern "C" {
 
 #define BELAY_API          __attribute__((visibility("default")))
 #define BELAY_ADDR_DEFAULT "127.0.0.1:7117"
-#define BELAY_VERSION      "0.1.0"
 
 enum {
     BELAY_FOREVER = -1,
@@ -98,7 +99,8 @@ struct belay_options {
     const char *addrs;  /* "host:port,host:port"; NULL: $BELAY_ADDR, or BELAY_ADDR_DEFAULT.
                            The port may be left out (7117); IPv6 as [::1]:7117 */
     const char *ns;     /* namespace; NULL: the server's default one */
-    const char *token;  /* sent with AUTH; NULL: none */
+    const char *token;  /* sent with AUTH; NULL: $BELAY_TOKEN, or the first line of the file
+                           $BELAY_TOKEN_FILE, or none; "": none */
     int64_t timeout_ms; /* for the answer of a call, not counting its own wait_ms; 0: 10,000 */
     int64_t connect_ms; /* for one address of the list to accept us; 0: 3,000 */
     bool stale; /* belay_show(), belay_list() and the like: what the connected server knows
@@ -261,8 +263,8 @@ BELAY_API int belay_namespace_list(struct belay *b, const char *after,
  * callback. One a handle. ttl_ms 0: 60,000. */
 BELAY_API int belay_session_open(struct belay *b, int64_t ttl_ms, int64_t linger_ms,
                                  const char *description);
-BELAY_API int belay_session_attach(struct belay *b, const char *id,
-                                   int64_t ttl_ms); /* somebody's */
+/* Somebody's. ttl_ms 0: what the server says it is. */
+BELAY_API int belay_session_attach(struct belay *b, const char *id, int64_t ttl_ms);
 BELAY_API int belay_session_keepalive(struct belay *b);
 BELAY_API int belay_session_close(struct belay *b); /* frees everything in it, at once */
 BELAY_API const char *belay_session_id(const struct belay *b); /* "" when there is none */
@@ -320,6 +322,14 @@ BELAY_API void belay_on_lost(struct belay *b, int64_t early_ms, belay_lost_fn *f
 
 /* Until when every kept lease is proven, in ms of CLOCK_BOOTTIME; INT64_MAX: none is kept. */
 BELAY_API int64_t belay_proven_ms(const struct belay *b);
+
+/* Do I hold it now? True when this handle was granted the lock (fence 0: under any fence), has
+ * neither released nor lost it, and its lease is proven at this very moment: then nobody else
+ * can have it, unless an operator broke it. It asks nobody but the clock, so it is right after
+ * a stop too, before anything was dispatched. With or without `keep`; a lock in a session of
+ * this handle is held no longer than that is proven. Of a lock in somebody else's session it
+ * knows the lock's own TTL only, and without one it says false. */
+BELAY_API bool belay_held(const struct belay *b, const char *name, uint64_t fence);
 
 /* ---- news ----------------------------------------------------------------------------- */
 

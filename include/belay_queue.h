@@ -3,7 +3,7 @@
  *   static enum belay_queue_verdict on_group(void *arg, const struct belay_queue_group *g,
  *                                            struct belay_queue_result *r)
  *   {
- *       if (!mail_send(g->entity, g->json))
+ *       if (!outbox_send(g->entity, g->json))
  *           return BELAY_QUEUE_RETRY;
  *       r->outcome = "sent";
  *       return BELAY_QUEUE_COMPLETE;

@@ -126,7 +126,8 @@ struct belay_txn_result {
 /* Sends it and waits for the outcome, wait_ms included. That it did not happen is no failure:
  * the call returns BELAY_E_OK and ret_r->status says so. BELAY_E_USAGE: the tree is not whole.
  * After a failure of the call ret_r->status is BELAY_TXN_ERROR, without a cause.
- * While a transaction waits, later answers on this connection wait behind it. */
+ * While a transaction waits, later answers on this connection wait behind it; leases are kept
+ * through a second one meanwhile. */
 BELAY_API int belay_txn(struct belay *b, const struct belay_txn *txn,
                         struct belay_txn_result *ret_r);
 /* The same from JSON text as docs/TRANSACTIONS.md has it. */

@@ -75,6 +75,9 @@ mutant "that a node is gone is lost in the snapshot" $m/snapshot.c 's/\*ret_away
 mutant "who is sent away is called off" $m/request.c 's/op->flags & OP_AWAY && w->receipt/false/'
 mutant "what was granted to somebody sent away is freed" $m/request.c 's/op->flags & OP_AWAY && op->request\.len/false/'
 mutant "the youngest receipt goes first" $m/receipt.c 's/receipt_forget\(m, oldest\(m\)\);/receipt_forget(m, r);/'
+mutant "a cancel means whoever has the asker's number" $m/machine.c 's/m->by_number = by_number;/m->by_number = true;/'
+mutant "a cancel frees what was granted before it was asked" $m/request.c 's/\(hold_fence\(h\) >= op->fence \|\| m->by_number\)/true/'
+mutant "a cancel means any owner" $m/request.c 's/if \(op->owner\.len && !slice_eq\(op->owner, who\.owner\)\)/if (false)/'
 
 # transactions: tests/unit/test_txn*.c and model_txn
 units=test_txn model=model_txn
@@ -99,25 +102,24 @@ mutant "a fence that the plan makes stale still unlocks" $m/txn_lock.c 's/ && !i
 mutant "readiness is lost in the snapshot" $m/snapshot_vars.c 's/if \(ready\)\s*heap_set/if (false)\n        heap_set/'
 mutant "the order of a session.s records is lost in the snapshot" $m/snapshot_vars.c 's/qsort\(ld->records[^;]*;/;/'
 
-# several groups: tests/unit/test_groups.c, which draws its own storms
-units=test_groups model=
+# several groups: tests/unit/test_router.c, which draws its own storms, and test_router_session.c
+units=test_router model=
 build || exit 1
 mutant "a letter is taken twice" $m/mail.c 's/if \(number == box->taken \+ 1\) \{/if (true) {/'
 mutant "what was taken is lost in the snapshot" $m/mail.c 's/varint_put\(out, box->taken\);/varint_put(out, 0);/'
-mutant "letters are not in the snapshot" $m/mail.c 's/varint_put\(out, box->n_letters\);\s*list_each \(it, &box->letters\)/varint_put(out, 0);\n        for (struct list *it = NULL; it; it = NULL)/'
-mutant "the end of a session stays in group 0" $m/session.c 's/tell_shards\(m, s->enrolled, &letter\);(\s*session_free)/$1/'
+mutant "letters are not in the snapshot" $m/mail.c 's/varint_put\(out, box->n_messages\);\s*list_each \(it, &box->letters\)/varint_put(out, 0);\n        for (struct list *it = NULL; it; it = NULL)/'
+mutant "the end of a session stays in group 0" $m/session.c 's/session_tell\(m, s->enrolled, &letter\);(\s*session_free)/$1/'
 mutant "where a session is known is lost in the snapshot" $m/snapshot.c 's/s->enrolled = enrolled;/;/'
-mutant "a use in a shard does not count" $m/session.c 's/answer\.ttl_ms = s->kept_ms - m->now_ms;/;/'
-mutant "a session ends before all shards have answered" $m/session.c 's/if \(!s->asked && s->end\.pos == 0\)/if (s->end.pos == 0)/'
-mutant "a late use is not told" $m/session.c 's/else if \(s->guest == GUEST_SURE\)\s*s->guest = GUEST_SILENT;/;/'
-mutant "a late use is answered at once" src/engine/post.c 's/buf_put_slice\(&s->use, op->session\);/;/'
-mutant "only the first late use waits" $m/session.c 's/if \(s->guest != GUEST_SILENT\)\s*return;/if (s->guest == GUEST_ENROLS)\n        s->guest = GUEST_SURE;\n    if (s->guest != GUEST_SILENT)\n        return;/'
-mutant "a use that is too late is granted" src/engine/post.c 's/if \(h->use\.len && /if (false \&\& /'
-mutant "what was done before keeps who lingers" $m/session.c 's/if \(s\)\s*s->kept_ms = m->now_ms;/(void)s;/'
-mutant "who was asked is lost in the snapshot" $m/snapshot.c 's/s->asked = asked;/;/'
-mutant "that it is not used is lost in the snapshot" $m/snapshot.c 's/s->guest = guest;/s->guest = guest != GUEST_NOT ? GUEST_SURE : guest;/'
-mutant "a deleted namespace stays in group 0" $m/namespace.c 's/mail_post\(m, 0, &letter\);/;/'
-mutant "a lost letter is not sent again" src/engine/post.c 's/now - c->at_ms >= SEND_AGAIN_MS \|\| //'
-mutant "an answer does not wait for its letters" src/engine/post.c 's/if \(s && !is_true_now\(e, h\)\)/if (s \&\& !is_true_now(e, h) \&\& false)/'
+mutant "which session it is is lost in the snapshot" $m/snapshot.c 's/s->home = home;/;/'
+mutant "a session is not kept for longer" $m/session.c 's/\(several \? s->ttl_ms \/ 4 : 0\)/0/'
+mutant "a session is used without being kept" src/engine/router.c 's/if \(!s \|\| is_kept\(e, shard, op\)\)/if (true)/'
+mutant "a keep counts for twice as long" src/engine/router.c 's/k->ttl_ms \/ 5/2 * k->ttl_ms \/ 5/'
+mutant "an op is of any session with its id" $m/session.c 's/s->home != op->number/false/'
+mutant "a session that is over is used" $m/session.c 's/op->flags & OP_OVER \|\| another/another/'
+mutant "a linger shortens what was promised" $m/session.c 's/end > s->owed_ms \? end : s->owed_ms/end/'
+mutant "sessions do not move to the next level" $m/machine.c 's/old_sessions_move\(m\);/;/'
+mutant "a deleted namespace stays in group 0" $m/namespace.c 's/outbox_post\(m, 0, &letter\);/;/'
+mutant "a lost letter is not sent again" src/engine/router.c 's/now - c->at_ms >= SEND_AGAIN_MS \|\| //'
+mutant "an answer does not wait for its letters" src/engine/router.c 's/if \(s && !is_true_now\(e, h\)\)/if (s \&\& !is_true_now(e, h) \&\& false)/'
 echo "mutants: $caught caught, $lived lived"
 [ "$lived" -eq 0 ]

@@ -1,6 +1,7 @@
 /* err.h - the one error space. Codes of libuv, libraft, libpq and errno are converted in the
  * file that receives them. "Somebody else holds the lock" is a result, not an error.
  *
+ * The numbers are part of the state (answers that are kept): new rows stand at the end.
  * A row: enum value, word on the wire (RESP and JSON), HTTP status, what it means. */
 #ifndef BELAY_BASE_ERR_H
 #define BELAY_BASE_ERR_H
@@ -27,12 +28,15 @@
     X(BELAY_ERR_DENIED, "DENIED", 403, "not allowed")                                          \
     X(BELAY_ERR_NOT_LEADER, "NOTLEADER", 421, "ask the leader")                                \
     X(BELAY_ERR_UNAVAILABLE, "UNAVAILABLE", 503, "cannot serve now, try again")                \
+    X(BELAY_ERR_OVERLOADED, "OVERLOADED", 503, "no memory left for new things, try later")     \
     X(BELAY_ERR_TIMEOUT, "TIMEOUT", 408, "time ran out")                                       \
     X(BELAY_ERR_GONE, "GONE", 410, "dropped already, read the full state first")               \
     X(BELAY_ERR_CORRUPT, "CORRUPT", 500, "stored data fails its checks")                       \
     X(BELAY_ERR_IO, "IO", 500, "input or output failed")                                       \
     X(BELAY_ERR_NO_MEMORY, "NOMEMORY", 500, "out of memory")                                   \
-    X(BELAY_ERR_INTERNAL, "INTERNAL", 500, "a defect of the server")
+    X(BELAY_ERR_INTERNAL, "INTERNAL", 500, "a defect of the server")                           \
+    X(BELAY_ERR_QUOTA, "QUOTA", 429, "a limit of the account is reached")                      \
+    X(BELAY_ERR_LOGIN, "DENIED", 401, "log in with a valid token")
 
 enum belay_err {
 #define X(id, word, status, text) id,

@@ -1,12 +1,15 @@
 #include "base/log.h"
 
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { LOG_LINE_MAX = 2048, LOG_BYTES_MAX = 160 };
 
-static enum log_level log_max = LOG_INFO;
+enum log_level log_max = LOG_INFO;
 
 void log_set_level(enum log_level level)
 {
@@ -33,7 +36,22 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     if (m > 0)
         n += (size_t)m < sizeof line - n - 1 ? (size_t)m : sizeof line - n - 2;
     line[n++] = '\n';
-    (void)fwrite(line, 1, n, stderr);
+    log_raw(line, n);
+}
+
+/* A pipe that is ready takes PIPE_BUF bytes without waiting. */
+void log_raw(const char *data, size_t n)
+{
+    while (n > 0) {
+        struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+        if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT))
+            return;
+        ssize_t done = write(STDERR_FILENO, data, n < PIPE_BUF ? n : PIPE_BUF);
+        if (done <= 0)
+            return;
+        data += done;
+        n -= (size_t)done;
+    }
 }
 
 const char *log_bytes(struct slice s)

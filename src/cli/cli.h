@@ -28,9 +28,11 @@ enum cli_exit {
 enum cli_type {
     CLI_FLAG,
     CLI_TEXT,
+    CLI_TEXTS,    /* may be repeated */
     CLI_NUMBER,   /* 0 and up */
     CLI_DURATION, /* 250ms, 30s, 1m30s, 2h, 0 */
     CLI_WAIT,     /* a duration or "forever" */
+    CLI_SIZE,     /* 256mb, 1gb, 512kb, or bytes */
 };
 
 struct cli_option {
@@ -41,7 +43,7 @@ struct cli_option {
     const char *help;
 };
 
-enum { CLI_OPTIONS_MAX = 40 };
+enum { CLI_OPTIONS_MAX = 64 };
 
 struct cli;
 struct cli_command {
@@ -59,8 +61,12 @@ struct cli_command {
     const char *words; /* for completion: "open attach"; "@lock": names of locks */
 };
 
+enum { CLI_TEXTS_MAX = 16 };
+
 struct cli_value {
     bool given;
+    const char *texts[CLI_TEXTS_MAX]; /* CLI_TEXTS */
+    size_t n_texts;
     const char *text;
     int64_t number; /* also durations, in ms; BELAY_FOREVER */
 };
@@ -73,6 +79,7 @@ struct cli {
     size_t n_words;
     char **tail; /* behind "--", NULL at its end; NULL: there was none */
     struct belay *belay;
+    int64_t patience_ms; /* without --timeout: for the answer of a call; 0: libbelay's own */
     bool json, color;
 };
 
@@ -96,6 +103,7 @@ bool cli_has_option(const struct cli *c, const char *name);
 /* By name; the option must exist in the row. */
 bool cli_given(const struct cli *c, const char *name);
 const char *cli_text(const struct cli *c, const char *name, const char *otherwise);
+const char *const *cli_texts(const struct cli *c, const char *name, size_t *ret_n);
 int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise);
 /* "usage: ..." and CLI_USAGE, so that a line can say `return cli_usage(...)`. */
 int cli_usage(const struct cli *c, const char *format, ...)
@@ -109,8 +117,9 @@ int cli_parse_kind(const struct cli *c, struct belay_acquire *want);
  */
 const char *cli_parse_duration(const char *text, int64_t *ret_ms);
 const char *cli_parse_number(const char *text, int64_t *ret_v);
+const char *cli_parse_size(const char *text, int64_t *ret_bytes); /* "256mb" */
 
-/* ---- reach.c -------------------------------------------------------------------------- */
+/* ---- connect.c -------------------------------------------------------------------------- */
 
 /* Opens c->belay by --addr, --namespace, BELAY_ADDR, BELAY_NAMESPACE. CLI_OK, or it said why.
  */
@@ -172,5 +181,5 @@ extern const struct cli_command cli_cmd_acquire, cli_cmd_release, cli_cmd_renew,
     cli_cmd_convert, cli_cmd_check, cli_cmd_body, cli_cmd_show, cli_cmd_ls, cli_cmd_break,
     cli_cmd_watch, cli_cmd_session, cli_cmd_namespace, cli_cmd_cluster, cli_cmd_queue,
     cli_cmd_bench, cli_cmd_serve, cli_cmd_help, cli_cmd_run, cli_cmd_elect, cli_cmd_top,
-    cli_cmd_txn, cli_cmd_repair;
+    cli_cmd_txn, cli_cmd_repair, cli_cmd_cert, cli_cmd_auth, cli_cmd_account, cli_cmd_token;
 #endif

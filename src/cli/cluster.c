@@ -6,8 +6,9 @@
 
 static void node_rows(const struct belay_reply *r, struct cli_table *t)
 {
-    static const char *const names[] = {"NODE",  "ID",    "ROLE",    "PRIORITY", "UP",
-                                        "READY", "LEADS", "APPLIED", "LISTEN",   "PEER"};
+    static const char *const names[] = {"NODE",   "ID",    "ROLE",   "PRIORITY",
+                                        "UP",     "READY", "LEADS",  "APPLIED",
+                                        "LISTEN", "PEER",  "PROBLEM"};
     for (size_t i = 0; i < t->columns; i++)
         cli_cell(t, CLI_BOLD, "%s", names[i]);
     for (const struct belay_reply *n = belay_at(belay_get(r, "nodes"), 0); n; n = n->next) {
@@ -21,12 +22,14 @@ static void node_rows(const struct belay_reply *r, struct cli_table *t)
         cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "applied"), 0));
         cli_cell(t, CLI_PLAIN, "%s", belay_text(belay_get(n, "listen"), ""));
         cli_cell(t, CLI_DIM, "%s", belay_text(belay_get(n, "peer"), ""));
+        cli_cell(t, CLI_PLAIN, "%s", belay_text(belay_get(n, "problem"), ""));
     }
 }
 
 static void shard_rows(const struct belay_reply *r, struct cli_table *t)
 {
-    static const char *const names[] = {"SHARD", "LEADER", "TERM", "COMMITTED", "APPLIED"};
+    static const char *const names[] = {"SHARD",     "LEADER",  "TERM",
+                                        "COMMITTED", "APPLIED", "LEVEL"};
     for (size_t i = 0; i < t->columns; i++)
         cli_cell(t, CLI_BOLD, "%s", names[i]);
     for (const struct belay_reply *n = belay_at(belay_get(r, "shards"), 0); n; n = n->next) {
@@ -35,16 +38,17 @@ static void shard_rows(const struct belay_reply *r, struct cli_table *t)
         cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "term"), 0));
         cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "committed"), 0));
         cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "applied"), 0));
+        cli_cell(t, CLI_PLAIN, "%" PRId64, belay_int(belay_get(n, "level"), 0));
     }
 }
 
 static int cluster_status(struct cli *c)
 {
     const struct belay_reply *r = NULL;
-    struct cli_table nodes = {.columns = 10,
+    struct cli_table nodes = {.columns = 11,
                               .right = {[1] = true, [3] = true, [6] = true, [7] = true}};
-    struct cli_table shards = {.columns = 5,
-                               .right = {[0] = true, [2] = true, [3] = true, [4] = true}};
+    struct cli_table shards = {
+        .columns = 6, .right = {[0] = true, [2] = true, [3] = true, [4] = true, [5] = true}};
     struct buf out = {0};
     int err = belay_call(c->belay, &r, "CLUSTER", "STATUS", NULL);
     if (err)
@@ -74,8 +78,9 @@ static int cluster_add(struct cli *c)
     if (c->json)
         return cli_print_json(r);
     printf("added; start it with\n  belay serve --node %s --join %" PRId64
-           " --peer-listen %s --data DIR --listen ADDRESS:PORT\n",
-           name, belay_int(belay_get(r, "id"), 0), equals + 1);
+           " --peer-listen %s --data DIR --listen ADDRESS:PORT \\\n"
+           "      --tls-ca ca.crt --tls-cert %s.crt --tls-key %s.key\n",
+           name, belay_int(belay_get(r, "id"), 0), equals + 1, name, name);
     return CLI_OK;
 }
 

@@ -29,7 +29,7 @@ static const char release_script[] =
     "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) else "
     "return 0 end";
 
-struct conn {
+struct load_conn {
     int fd;
     size_t number;
     size_t owed;      /* replies that have to come */
@@ -44,7 +44,7 @@ struct conn {
 struct load {
     const struct load_config *config;
     struct load_result *result;
-    struct conn **conns;
+    struct load_conn **conns;
     int epoll_fd;
     bool measuring, stopping;
     size_t turn; /* HANDOFF: whose grant must be next */
@@ -192,12 +192,12 @@ static void put_release(const struct load *l, struct buf *out, const char *name,
         put_words(out, (const char *[]){"RELEASE", name, "OWNER", owner}, 4);
 }
 
-static void own_name(const struct conn *c, char *name)
+static void own_name(const struct load_conn *c, char *name)
 {
     snprintf(name, NAME_BYTES, "bench:%d:%zu", (int)getpid(), c->number);
 }
 
-static void prepare(const struct load *l, struct conn *c)
+static void prepare(const struct load *l, struct load_conn *c)
 {
     char name[NAME_BYTES], owner[32];
     snprintf(owner, sizeof owner, "o%zu", c->number);
@@ -226,7 +226,7 @@ static bool fail(struct load *l, const char *what)
 }
 
 /* Requests are far smaller than a socket buffer: whole, or the connection is broken. */
-static bool send_all(struct load *l, struct conn *c, const struct buf *b)
+static bool send_all(struct load *l, struct load_conn *c, const struct buf *b)
 {
     size_t done = 0;
     while (done < buf_len(b)) {
@@ -240,7 +240,7 @@ static bool send_all(struct load *l, struct conn *c, const struct buf *b)
     return true;
 }
 
-static bool send_round(struct load *l, struct conn *c)
+static bool send_round(struct load *l, struct load_conn *c)
 {
     const struct load_config *g = l->config;
     c->sent_ns = now_ns();
@@ -256,7 +256,7 @@ static bool send_round(struct load *l, struct conn *c)
 }
 
 /* HOLD: the next locks, all on this connection's batch. */
-static bool send_hold(struct load *l, struct conn *c)
+static bool send_hold(struct load *l, struct load_conn *c)
 {
     struct buf batch = {0};
     c->sent_ns = now_ns();
@@ -273,7 +273,7 @@ static bool send_hold(struct load *l, struct conn *c)
 
 /* ---- answers --------------------------------------------------------------------------- */
 
-static void count_answer(struct load *l, struct conn *c, const char *p)
+static void count_answer(struct load *l, struct load_conn *c, const char *p)
 {
     bool acquire = l->config->mode == LOAD_HOLD;
     if (l->config->mode == LOAD_PAIR)
@@ -298,7 +298,7 @@ static void count_answer(struct load *l, struct conn *c, const char *p)
     l->turn = (c->number + 1) % l->config->connections;
 }
 
-static bool take_answers(struct load *l, struct conn *c)
+static bool take_answers(struct load *l, struct load_conn *c)
 {
     size_t at = 0, used;
     while (c->owed && (used = load_skip_reply(c->in + at, c->in_len - at))) {
@@ -317,7 +317,7 @@ static bool take_answers(struct load *l, struct conn *c)
     return l->config->mode == LOAD_HOLD ? send_hold(l, c) : send_round(l, c);
 }
 
-static bool on_readable(struct load *l, struct conn *c)
+static bool on_readable(struct load *l, struct load_conn *c)
 {
     ssize_t n = recv(c->fd, c->in + c->in_len, IN_BYTES - c->in_len, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -395,7 +395,7 @@ static void server_use(int pid, uint64_t *ret_cpu_ns, int64_t *ret_rss)
 
 static bool conn_open(struct load *l, const struct addrinfo *ai, size_t number)
 {
-    struct conn *c = calloc(1, sizeof *c);
+    struct load_conn *c = calloc(1, sizeof *c);
     if (!c)
         return fail(l, "connections");
     l->conns[number] = c;
@@ -415,7 +415,7 @@ static bool conn_open(struct load *l, const struct addrinfo *ai, size_t number)
 /* Redis: EVALSHA needs the script to be known. */
 static bool load_script(struct load *l)
 {
-    struct conn *c = l->conns[0];
+    struct load_conn *c = l->conns[0];
     struct buf out = {0};
     put_words(&out, (const char *[]){"SCRIPT", "LOAD", release_script}, 3);
     bool ok = send_all(l, c, &out);
@@ -436,7 +436,7 @@ static bool load_script(struct load *l)
 }
 
 /* Transactions: each connection has a session, under its own name. */
-static bool open_session(struct load *l, struct conn *c)
+static bool open_session(struct load *l, struct load_conn *c)
 {
     struct buf out = {0};
     char name[NAME_BYTES];
@@ -475,7 +475,7 @@ static bool connect_all(struct load *l)
 static bool start(struct load *l)
 {
     for (size_t i = 0; i < l->config->connections; i++) {
-        struct conn *c = l->conns[i];
+        struct load_conn *c = l->conns[i];
         if (l->config->mode == LOAD_HOLD) {
             if (!send_hold(l, c))
                 return false;
@@ -529,11 +529,11 @@ bool load_run(const struct load_config *config, struct load_result *ret, char *w
     struct load l = {.config = config, .result = ret, .why_bytes = why_bytes};
     l.why = why;
     *ret = (struct load_result){0};
-    l.conns = calloc(config->connections, sizeof(struct conn *));
+    l.conns = calloc(config->connections, sizeof(struct load_conn *));
     l.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     bool ok = l.conns && l.epoll_fd >= 0 ? connect_all(&l) && measure(&l) : fail(&l, "start");
     for (size_t i = 0; l.conns && i < config->connections; i++) {
-        struct conn *c = l.conns[i];
+        struct load_conn *c = l.conns[i];
         if (!c)
             continue;
         if (c->fd >= 0)

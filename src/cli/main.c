@@ -1,6 +1,7 @@
 /* main.c - `belay SUBCOMMAND ...`: finds the row, parses its options, runs it. */
 #include "cli/cli.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,8 +23,21 @@ static bool wants_help(int argc, char **argv)
     return argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
 }
 
+/* A file or a pipe that gets the number of a closed standard descriptor would be mistaken for
+ * it. */
+static void open_standard_files(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        (void)close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_files();
     if (argc < 2) {
         char *words[] = {(char[]){"help"}, NULL};
         run_row(&cli_cmd_help, 1, words);

@@ -87,6 +87,32 @@ const char *cli_parse_number(const char *text, int64_t *ret_v)
     return NULL;
 }
 
+const char *cli_parse_size(const char *text, int64_t *ret_bytes)
+{
+    static const struct {
+        const char *unit;
+        unsigned shift;
+    } sizes[] = {{"", 0},   {"kb", 10}, {"mb", 20}, {"gb", 30}, {"tb", 40},
+                 {"k", 10}, {"m", 20},  {"g", 30},  {"t", 40}};
+    char digits[20];
+    int64_t v;
+    size_t len = strspn(text, "0123456789");
+    if (len == 0 || len >= sizeof digits)
+        return "a size is a number and a unit: 512kb, 256mb, 2gb";
+    memcpy(digits, text, len);
+    digits[len] = '\0';
+    const char *why = cli_parse_number(digits, &v);
+    for (size_t i = 0; !why && i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (strcasecmp(text + len, sizes[i].unit) != 0)
+            continue;
+        if (v > INT64_MAX >> sizes[i].shift)
+            return "a size this large does not fit";
+        *ret_bytes = v << sizes[i].shift;
+        return NULL;
+    }
+    return why ? why : "the units are kb, mb, gb and tb";
+}
+
 /* ---- options --------------------------------------------------------------------------- */
 
 const struct cli_option *cli_option_at(const struct cli_command *command, size_t i)
@@ -132,6 +158,13 @@ const char *cli_text(const struct cli *c, const char *name, const char *otherwis
     return v->given ? v->text : otherwise;
 }
 
+const char *const *cli_texts(const struct cli *c, const char *name, size_t *ret_n)
+{
+    const struct cli_value *v = &c->values[option_index(c, name)];
+    *ret_n = v->n_texts;
+    return v->texts;
+}
+
 int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise)
 {
     const struct cli_value *v = &c->values[option_index(c, name)];
@@ -154,14 +187,22 @@ static bool set_value(struct cli *c, const struct cli_option *o, size_t i, const
 {
     struct cli_value *v = &c->values[i];
     const char *why = NULL;
-    if (v->given && o->type != CLI_FLAG) {
+    if (o->type == CLI_TEXTS && v->n_texts == CLI_TEXTS_MAX) {
+        cli_usage(c, "--%s is given more than %d times", o->name, CLI_TEXTS_MAX);
+        return false;
+    }
+    if (v->given && o->type != CLI_FLAG && o->type != CLI_TEXTS) {
         cli_usage(c, "--%s is given twice", o->name);
         return false;
     }
     v->given = true;
     v->text = text;
+    if (o->type == CLI_TEXTS)
+        v->texts[v->n_texts++] = text;
     if (o->type == CLI_NUMBER)
         why = cli_parse_number(text, &v->number);
+    else if (o->type == CLI_SIZE)
+        why = cli_parse_size(text, &v->number);
     else if (o->type == CLI_WAIT && strcmp(text, "forever") == 0)
         v->number = BELAY_FOREVER;
     else if (o->type == CLI_WAIT || o->type == CLI_DURATION)

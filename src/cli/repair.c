@@ -97,6 +97,8 @@ static void put_advice(const char *dir, const struct inspection *in, struct buf 
         return;
     }
     buf_printf(out, "\nA server does not start from it: %s\n", in->problem);
+    if (in->too_new)
+        return;
     if (in->members > 1) {
         buf_printf(out,
                    "Node %s belongs to a cluster, and the others have what it had. To let it "
@@ -192,6 +194,8 @@ static int salvage(struct repair *r, const char *dir, bool lose_data)
     struct buf out = {0};
     if (in->starts)
         return cli_error(CLI_NOT, "nothing is to be saved: a server starts from it");
+    if (in->too_new)
+        return cli_error(CLI_NOT, "nothing is to be saved: %s", in->problem);
     if (in->members != 1)
         return cli_error(
             CLI_NOT, in->members ? "the others of its cluster have what it had; see --rejoin"

@@ -5,10 +5,13 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/secret.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { SERVE_REMOVED = 7 }; /* exit status, beside enum cli_exit */
 
 /* The address goes to stdout, where a script reads the port of "--listen 127.0.0.1:0"; a person
  * at a terminal is told what to try. */
@@ -83,24 +86,51 @@ static int check_company(const struct cli *c)
     for (size_t i = 0; i < sizeof durable_only / sizeof durable_only[0]; i++)
         if (cli_given(c, durable_only[i]) && !cli_given(c, "data"))
             return cli_usage(c, "--%s needs --data", durable_only[i]);
-    if (cli_given(c, "schema") && !cli_given(c, "postgres"))
-        return cli_usage(c, "--schema needs --postgres");
+    if (cli_given(c, "schema") && !cli_given(c, "postgres") && !cli_given(c, "postgres-file") &&
+        !getenv("BELAY_POSTGRES"))
+        return cli_usage(c, "--schema needs --postgres-file, --postgres or BELAY_POSTGRES");
     if (cli_given(c, "peers") && (!cli_given(c, "node") || !cli_given(c, "peer-listen")))
         return cli_usage(c, "--peers needs --node and --peer-listen");
+    int tls = cli_given(c, "tls-ca") + cli_given(c, "tls-cert") + cli_given(c, "tls-key");
+    if (tls != 0 && tls != 3)
+        return cli_usage(c, "--tls-ca, --tls-cert and --tls-key belong together");
+    if (tls != 0 && !cli_given(c, "peer-listen"))
+        return cli_usage(c, "--tls-ca needs --peer-listen: it is for the other nodes");
+    if (tls == 0 && cli_given(c, "peer-listen") && !cli_given(c, "insecure"))
+        return cli_usage(c,
+                         "--peer-listen needs --tls-ca, --tls-cert and --tls-key (belay cert "
+                         "makes them), or --insecure");
+    return CLI_OK;
+}
+
+static int check_sizes(const struct cli *c)
+{
+    int64_t connections = cli_number(c, "max-connections", 1);
+    if (connections < 1 || connections > 1000000)
+        return cli_usage(c, "--max-connections is 1 to 1000000");
+    if (cli_number(c, "max-connections-per-address", 1) < 1)
+        return cli_usage(c, "--max-connections-per-address is 1 or more");
+    if (cli_number(c, "max-memory", SERVER_MEMORY_MIN) < SERVER_MEMORY_MIN)
+        return cli_usage(c, "--max-memory is at least %dmb", SERVER_MEMORY_MIN >> 20);
+    int64_t segment = cli_number(c, "segment-kb", SEGMENT_KB_MIN);
+    if (segment < SEGMENT_KB_MIN || segment > SEGMENT_KB_MAX)
+        return cli_usage(c, "--segment-kb is %d to %d", SEGMENT_KB_MIN, SEGMENT_KB_MAX);
+    int64_t shards = cli_number(c, "shards", 1);
+    if (cli_given(c, "shards") && (shards < 1 || shards > SERVER_SHARDS_MAX))
+        return cli_usage(c, "--shards is 1 to %d", SERVER_SHARDS_MAX);
     return CLI_OK;
 }
 
 static int serve(struct cli *c)
 {
     int code = check_company(c);
+    if (code == CLI_OK)
+        code = check_sizes(c);
     if (code != CLI_OK)
         return code;
     const char *hosts[] = {cli_text(c, "host", NULL), NULL};
-    int64_t connections = cli_number(c, "max-connections", SERVER_CONNECTIONS_DEFAULT);
     if (!set_log_level(cli_text(c, "log-level", "info")))
         return cli_usage(c, "--log-level is error, warn, info or debug");
-    if (connections < 1 || connections > 1000000)
-        return cli_usage(c, "--max-connections is 1 to 1000000");
     double decay = strtod(cli_text(c, "trust-decay", "0.8321"), NULL);
     int64_t period_ms = cli_number(c, "trust-period", TRUST_PERIOD_DEFAULT_MS);
     if (!(decay > 0 && decay < 1) || period_ms < 1)
@@ -109,26 +139,31 @@ static int serve(struct cli *c)
     if (priority < 0 || priority > 15)
         return cli_usage(c, "--priority is 0 to 15");
     int64_t join = cli_number(c, "join", 0);
-    if (cli_given(c, "join") && (join < 1 || join > 127 || cli_given(c, "peers") ||
-                                 !cli_given(c, "node") || !cli_given(c, "peer-listen")))
+    if (cli_given(c, "join") && (join < 1 || cli_given(c, "peers") || !cli_given(c, "node") ||
+                                 !cli_given(c, "peer-listen")))
         return cli_usage(c, "--join takes the number that CLUSTER ADD gave, with --node and "
                             "--peer-listen, without --peers");
     int64_t shards = cli_number(c, "shards", 0);
-    if (cli_given(c, "shards") && (shards < 1 || shards > SERVER_SHARDS_MAX))
-        return cli_usage(c, "--shards is 1 to %d", SERVER_SHARDS_MAX);
-    int64_t segment = cli_number(c, "segment-kb", SEGMENT_KB_MIN);
-    if (segment < SEGMENT_KB_MIN || segment > SEGMENT_KB_MAX)
-        return cli_usage(c, "--segment-kb is %d to %d", SEGMENT_KB_MIN, SEGMENT_KB_MAX);
     durable = cli_given(c, "data");
     if (durable)
         use_huge_pages();
+    if (!cli_given(c, "core"))
+        secret_forbid_core();
+    const char *postgres;
+    code = secret_postgres(c, &postgres);
+    if (code != CLI_OK)
+        return code;
     struct server_config config = {
         .listen = cli_text(c, "listen", "127.0.0.1:7117"),
         .insecure = cli_given(c, "insecure"),
-        .max_connections = (size_t)connections,
+        .reset_frees = cli_given(c, "reset-frees"),
+        .max_connections = (size_t)cli_number(c, "max-connections", SERVER_CONNECTIONS_DEFAULT),
+        .max_per_address = (size_t)cli_number(c, "max-connections-per-address", 0),
+        .max_memory = (size_t)cli_number(c, "max-memory", 0),
         .limits = {.head_ms = (uint64_t)cli_number(c, "head-timeout", 0),
                    .body_ms = (uint64_t)cli_number(c, "body-timeout", 0),
                    .idle_ms = (uint64_t)cli_number(c, "idle-timeout", 0),
+                   .resp_idle_ms = (uint64_t)cli_number(c, "resp-idle-timeout", 0),
                    .write_ms = (uint64_t)cli_number(c, "write-timeout", 0)},
         .trust_decay = decay,
         .trust_period_ms = (uint64_t)period_ms,
@@ -136,6 +171,9 @@ static int serve(struct cli *c)
                     .node = cli_text(c, "node", NULL),
                     .peers = cli_text(c, "peers", NULL),
                     .peer_listen = cli_text(c, "peer-listen", NULL),
+                    .tls_ca = cli_text(c, "tls-ca", NULL),
+                    .tls_cert = cli_text(c, "tls-cert", NULL),
+                    .tls_key = cli_text(c, "tls-key", NULL),
                     .join_id = (uint64_t)join,
                     .shards = (size_t)shards,
                     .priority = (uint8_t)priority,
@@ -143,12 +181,15 @@ static int serve(struct cli *c)
                     .segment_bytes = (uint64_t)cli_number(c, "segment-kb", 0) * 1024,
                     .snapshot_bytes = (uint64_t)cli_number(c, "snapshot-kb", 0) * 1024,
                     .fast_failover = cli_given(c, "fast-failover")},
-        .postgres = cli_text(c, "postgres", NULL),
+        .postgres = postgres,
         .schema = cli_text(c, "schema", "belay"),
         .hosts = hosts,
         .on_listening = on_listening,
     };
-    return server_run(&config) == 0 ? CLI_OK : CLI_FAILED;
+    static const int codes[] = {[SERVER_STOPPED] = CLI_OK,
+                                [SERVER_NOT_STARTED] = CLI_FAILED,
+                                [SERVER_REMOVED] = SERVE_REMOVED};
+    return codes[server_run(&config)];
 }
 
 static const struct cli_option serve_options[] = {
@@ -158,6 +199,9 @@ static const struct cli_option serve_options[] = {
     {"node", 0, CLI_TEXT, "NAME", "this node's name in its cluster"},
     {"peers", 0, CLI_TEXT, "N=HOST:PORT,...", "the first members, the same list everywhere"},
     {"peer-listen", 0, CLI_TEXT, "ADDRESS:PORT", "where the other nodes connect"},
+    {"tls-ca", 0, CLI_TEXT, "FILE", "nodes believe certificates of this CA (belay cert)"},
+    {"tls-cert", 0, CLI_TEXT, "FILE", "this node's certificate; SIGHUP reads it again"},
+    {"tls-key", 0, CLI_TEXT, "FILE", "and its key"},
     {"join", 0, CLI_NUMBER, "N", "wait to be added to a cluster: the number of CLUSTER ADD"},
     {"shards", 0, CLI_NUMBER, "N",
      "Raft groups for what is in the namespaces, for good (1; a cluster: 16)"},
@@ -167,17 +211,30 @@ static const struct cli_option serve_options[] = {
     {"segment-kb", 0, CLI_NUMBER, "N", "size of a journal file, for a small disk (65536)"},
     {"snapshot-kb", 0, CLI_NUMBER, "N", "journal after which a snapshot is taken (32768)"},
     {"fast-failover", 0, CLI_FLAG, NULL, "elect after 100 ms of silence instead of 400"},
-    {"postgres", 0, CLI_TEXT, "URL", "serve /v1/queues from this database (docs/QUEUE.md)"},
+    {"postgres-file", 0, CLI_TEXT, "FILE",
+     "serve /v1/queues from the database in this file (docs/QUEUE.md); or BELAY_POSTGRES"},
+    {"postgres", 0, CLI_TEXT, "URL",
+     "the same, in the command line: others see a password in it until the server has started"},
     {"schema", 0, CLI_TEXT, "NAME", "the queue's schema in it (belay)"},
-    {"insecure", 0, CLI_FLAG, NULL, "listen beyond loopback although nobody logs in"},
+    {"insecure", 0, CLI_FLAG, NULL,
+     "listen beyond loopback although nobody logs in; nodes speak plain text without --tls-ca"},
     {"host", 0, CLI_TEXT, "NAME", "another name of this server that web pages may use"},
+    {"max-memory", 0, CLI_SIZE, "SIZE",
+     "above it new things are refused with OVERLOADED (three quarters of what is there)"},
     {"max-connections", 0, CLI_NUMBER, "N", "connections at once (10000)"},
+    {"max-connections-per-address", 0, CLI_NUMBER, "N",
+     "of one address (a quarter of them; loopback: all)"},
     {"head-timeout", 0, CLI_DURATION, "D", "an HTTP head must arrive within (10s)"},
     {"body-timeout", 0, CLI_DURATION, "D", "a body or a RESP request must arrive within (30s)"},
     {"idle-timeout", 0, CLI_DURATION, "D", "HTTP connections without a request (60s)"},
+    {"resp-idle-timeout", 0, CLI_DURATION, "D",
+     "RESP connections without a request, a session, a watch or a wait (1h)"},
     {"write-timeout", 0, CLI_DURATION, "D", "a client must read something within (30s)"},
+    {"reset-frees", 0, CLI_FLAG, NULL,
+     "a connection that is reset counts as closed: its session does not wait for its TTL"},
     {"trust-decay", 0, CLI_TEXT, "F", "what is left of the norm of calls (0.8321) after"},
     {"trust-period", 0, CLI_DURATION, "D", "this long without calls (3570ms)"},
+    {"core", 0, CLI_FLAG, NULL, "allow core dumps and debuggers: they show what is in memory"},
     {"log-level", 0, CLI_TEXT, "LEVEL", "error, warn, info or debug"},
     {0},
 };
@@ -189,10 +246,14 @@ const struct cli_command cli_cmd_serve = {
     .about =
         "Prints the address it listens on, logs to stderr, and stops on SIGTERM or Ctrl-C\n"
         "after it has answered what is there.",
+    .exit_text =
+        "  0  stopped as asked      2  wrong usage    6  cannot start, the log says why\n"
+        "  7  removed from its cluster: starting it again is of no use",
     .examples = "  belay serve --data /var/lib/belay\n"
                 "  belay serve --memory\n"
                 "  belay serve --data /var/lib/belay --node n1 --peer-listen 10.0.0.1:7200 \\\n"
-                "      --peers n1=10.0.0.1:7200,n2=10.0.0.2:7200,n3=10.0.0.3:7200 --insecure\n"
+                "      --peers n1=10.0.0.1:7200,n2=10.0.0.2:7200,n3=10.0.0.3:7200 \\\n"
+                "      --tls-ca ca.crt --tls-cert n1.crt --tls-key n1.key\n"
                 "  belay serve --listen 127.0.0.1:0 --log-level debug",
     .options = serve_options,
     .run = serve,

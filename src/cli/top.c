@@ -42,37 +42,54 @@ static void put_str(const char *text)
     put(text, strlen(text));
 }
 
-/* Keys at once and unseen, the alternate screen, signals as something to poll. */
-static bool terminal_open(struct terminal *t)
+/* Keys at once and unseen, the alternate screen without a cursor. */
+static bool terminal_enter(struct terminal *t)
 {
-    struct termios raw;
-    sigset_t set;
     if (tcgetattr(STDIN_FILENO, &t->before) != 0)
         return false;
-    sigemptyset(&set);
-    sigaddset(&set, SIGWINCH);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, &t->mask);
-    t->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    raw = t->before;
+    struct termios raw = t->before;
     raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
     if (tcsetattr(STDIN_FILENO, TCSANOW, &raw) != 0)
         return false;
-    put_str("\033[?1049h\033[?25l"); /* alternate screen, no cursor */
+    put_str("\033[?1049h\033[?25l");
     return true;
 }
 
-static void terminal_close(const struct terminal *t)
+static void terminal_leave(const struct terminal *t)
 {
     put_str("\033[?25h\033[?1049l");
     if (tcsetattr(STDIN_FILENO, TCSANOW, &t->before) != 0)
         errno = 0;
+}
+
+/* Every signal that a key sends, and those that end us: the terminal is put back first. */
+static bool terminal_open(struct terminal *t)
+{
+    static const int polled[] = {SIGWINCH, SIGINT, SIGQUIT, SIGTSTP, SIGTERM, SIGHUP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof polled / sizeof polled[0]; i++)
+        sigaddset(&set, polled[i]);
+    sigprocmask(SIG_BLOCK, &set, &t->mask);
+    t->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return t->signal_fd >= 0 && terminal_enter(t);
+}
+
+static void terminal_close(const struct terminal *t)
+{
+    terminal_leave(t);
     close(t->signal_fd);
     sigprocmask(SIG_SETMASK, &t->mask, NULL);
+}
+
+/* Ctrl-Z: back at the shell, until it brings us to the foreground again. */
+static bool terminal_suspend(struct terminal *t)
+{
+    terminal_leave(t);
+    kill(getpid(), SIGSTOP);
+    return terminal_enter(t);
 }
 
 static void measure(struct top_view *v)
@@ -150,15 +167,16 @@ static bool read_keys(struct top_view *v)
     return true;
 }
 
-static bool read_signals(int fd, struct top_view *v)
+static bool read_signals(struct terminal *t, struct top_view *v)
 {
     struct signalfd_siginfo info;
     bool stay = true;
-    while (read(fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGWINCH)
-            measure(v);
-        else
+    while (read(t->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGTSTP)
+            stay = terminal_suspend(t) && stay;
+        else if (info.ssi_signo != SIGWINCH)
             stay = false;
+        measure(v); /* it may have another size, also after it was away */
     }
     return stay;
 }
@@ -170,8 +188,7 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static void loop(struct cli *c, struct top_view *v, const struct terminal *t,
-                 int64_t interval_ms)
+static void loop(struct cli *c, struct top_view *v, struct terminal *t, int64_t interval_ms)
 {
     int64_t due = now_ms();
     bool stay = true;
@@ -189,7 +206,7 @@ static void loop(struct cli *c, struct top_view *v, const struct terminal *t,
         if (p[0].revents)
             stay = read_keys(v);
         if (p[1].revents)
-            stay = read_signals(t->signal_fd, v) && stay;
+            stay = read_signals(t, v) && stay;
     }
 }
 

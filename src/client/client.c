@@ -1,7 +1,10 @@
 /* client.c - the handle: open, close, and what is asked of it as a whole. */
 #include "client/client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+enum { CLIENT_TOKEN_BYTES = 256 };
 
 static const char *pick_addrs(const struct belay_options *o)
 {
@@ -9,6 +12,33 @@ static const char *pick_addrs(const struct belay_options *o)
         return o->addrs;
     const char *env = getenv("BELAY_ADDR");
     return env && env[0] ? env : BELAY_ADDR_DEFAULT;
+}
+
+/* The first line of $BELAY_TOKEN_FILE. */
+static int token_from_file(struct belay *b, const char *file)
+{
+    char text[CLIENT_TOKEN_BYTES];
+    FILE *f = fopen(file, "re");
+    bool read = f && fgets(text, sizeof text, f);
+    if (f)
+        (void)fclose(f);
+    if (!read)
+        return BELAY_E_USAGE;
+    text[strcspn(text, " \t\r\n")] = '\0';
+    b->token = strdup(text);
+    explicit_bzero(text, sizeof text);
+    return b->token ? BELAY_E_OK : BELAY_E_MEMORY;
+}
+
+static int pick_token(struct belay *b, const struct belay_options *o)
+{
+    const char *text = o->token ? o->token : getenv("BELAY_TOKEN");
+    const char *file = getenv("BELAY_TOKEN_FILE");
+    if (text && text[0]) {
+        b->token = strdup(text);
+        return b->token ? BELAY_E_OK : BELAY_E_MEMORY;
+    }
+    return !o->token && file && file[0] ? token_from_file(b, file) : BELAY_E_OK;
 }
 
 static int fill(struct belay *b, const struct belay_options *o)
@@ -24,10 +54,9 @@ static int fill(struct belay *b, const struct belay_options *o)
         return BELAY_E_USAGE;
     b->stale = o->stale;
     b->ns = o->ns ? strdup(o->ns) : NULL;
-    b->token = o->token ? strdup(o->token) : NULL;
-    if ((o->ns && !b->ns) || (o->token && !b->token))
+    if (o->ns && !b->ns)
         return BELAY_E_MEMORY;
-    return BELAY_E_OK;
+    return pick_token(b, o);
 }
 
 int belay_open(const struct belay_options *o, struct belay **ret_b)
@@ -41,7 +70,7 @@ int belay_open(const struct belay_options *o, struct belay **ret_b)
         return BELAY_E_MEMORY;
     b->fd = b->epoll_fd = b->timer_fd = -1;
     b->parse.may_fail = b->tree.may_fail = b->result.may_fail = true;
-    again_init(b);
+    retry_init(b);
     int err = fill(b, o ? o : &defaults);
     if (err != BELAY_E_OK) {
         belay_close(b);
@@ -55,20 +84,25 @@ static void destroy(struct belay *b)
 {
     b->lost_fn = NULL;
     b->watch_fn = NULL;
-    wire_off(b);
+    b->doomed = true;
     b->depth++; /* the last callbacks may not start anything */
+    ping_end(b);
+    connection_off(b);
     client_fail(b, BELAY_E_CLOSED, "the handle was closed");
-    flight_fail_all(b, &b->sent, BELAY_E_CLOSED);
-    flight_fail_all(b, &b->parked, BELAY_E_CLOSED);
-    flight_fail_all(b, &b->queued, BELAY_E_CLOSED);
+    client_call_fail_all(b, &b->sent, BELAY_E_CLOSED);
+    client_call_fail_all(b, &b->parked, BELAY_E_CLOSED);
+    client_call_fail_all(b, &b->queued, BELAY_E_CLOSED);
     lease_free(b);
-    wire_close(b);
+    held_free(b);
+    connection_close(b);
     buf_done(&b->in);
     buf_done(&b->out);
     arena_done(&b->parse);
     arena_done(&b->tree);
     arena_done(&b->result);
     free(b->ns);
+    if (b->token)
+        explicit_bzero(b->token, strlen(b->token));
     free(b->token);
     free(b->watch_prefix);
     free(b);
@@ -122,7 +156,7 @@ const char *belay_error_word(const struct belay *b)
 
 int belay_fd(struct belay *b)
 {
-    return wire_watch_fd(b);
+    return connection_watch_fd(b);
 }
 
 int belay_socket(const struct belay *b)
@@ -134,19 +168,20 @@ int belay_dispatch(struct belay *b)
 {
     if (b->depth)
         return client_fail(b, BELAY_E_USAGE, "belay_dispatch() inside a callback");
-    wire_drain_timer(b);
-    int err = wire_step(b);
+    connection_drain_timer(b);
+    int err = connection_step(b);
     if (b->doomed) {
         destroy(b);
         return BELAY_E_CLOSED;
     }
-    wire_arm(b);
+    connection_arm(b);
     return err;
 }
 
 int belay_poll(struct belay *b, int64_t timeout_ms)
 {
-    wire_sleep(b, timeout_ms == BELAY_FOREVER ? INT64_MAX
-                                              : client_add_ms(client_now_ms(), timeout_ms));
+    connection_sleep(b, timeout_ms == BELAY_FOREVER
+                            ? INT64_MAX
+                            : client_add_ms(client_now_ms(), timeout_ms));
     return belay_dispatch(b);
 }

@@ -1,15 +1,18 @@
 /* client.h - the inside of libbelay: one handle, shared by the files of this folder.
  *
  *   addrs.c   the list of addresses
- *   tree.c    a reply of the wire -> the public tree; error words -> codes
+ *   reply.c    a reply of the wire -> the public tree; error words -> codes
  *   wire.c    the socket: connect, greet, read, write, one step at a time
- *   flight.c  calls in flight; blocking calls on top of wire_step()
- *   again.c   which of them may be sent again, and the ids of those that change something
+ *   call.c  calls in flight; blocking calls on top of connection_step()
+ *   retry.c   which of them may be sent again, and the ids of those that change something
+ *   ping.c   is the server there? pings, and a second connection beside one that waits
  *   lock.c    the typed calls
  *   lease.c   sessions and kept locks: renew in time, tell in time
+ *   held.c    which locks are held now, kept or not
  *
- *   OFF --wire_start()--> CONNECTING --> GREETING --> READY      (calls leave only in READY)
- *    ^------------------- wire_fail() -----+------------+
+ *   OFF --connection_start()--> CONNECTING --> GREETING --> READY      (calls leave only in
+ * READY)
+ *    ^------------------- connection_fail() -----+------------+
  *
  * Nothing here aborts on bad input or out of memory. Memory comes from malloc only. */
 #ifndef BELAY_CLIENT_CLIENT_H
@@ -37,8 +40,11 @@ enum {
     CLIENT_SESSION_TTL_MS = 60000,
     CLIENT_WAIT_MAX_MS = 7 * 24 * 3600 * 1000, /* longest wait of one request */
     CLIENT_POLL_MAX_MS = 3600 * 1000,          /* one poll(), which counts in int */
-    CLIENT_ID_BYTES = 24,                      /* of a handle, random, in hex */
-    CLIENT_REQUEST_BYTES = 48,                 /* of a request: that and a number */
+    CLIENT_PING_MS = 3000,    /* who waits for news asks for a sign of life after so long */
+    CLIENT_SILENCE_MS = 4000, /* without an answer: the server is left for another one */
+    CLIENT_HELD_BUCKETS = 64,
+    CLIENT_ID_BYTES = 24,      /* of a handle, random, in hex */
+    CLIENT_REQUEST_BYTES = 48, /* of a request: that and a number */
 };
 
 struct addr {
@@ -53,8 +59,8 @@ int addrs_parse(const char *list, struct addr *ret_addrs, size_t max, size_t *re
 
 /* A command whose answer is awaited; answers come in the order of the commands, except that an
  * ACQUIRE in line is told so at once (parked) and gets its answer as a push, by its ticket. */
-struct flight {
-    struct flight *next;
+struct client_call {
+    struct client_call *next;
     belay_reply_fn *fn;
     void *arg;
     uint64_t ticket; /* parked: the place in the line */
@@ -63,31 +69,56 @@ struct flight {
     bool keeps_result;  /* its reply outlives the callback: a blocking call */
     bool once;          /* whoever sends it looks after it: it is never sent again from here */
     bool again;         /* it may be sent again */
+    bool prompt;        /* the server answers it at once: it waits for nobody */
     int64_t timeout_ms; /* for its answer, a wait included; 0: the handle's, BELAY_FOREVER */
     int64_t until_ms;   /* when that is over */
+    int64_t sent_ms;    /* on this connection */
     int64_t lost_ms;    /* since when it has been on no connection; 0: it was on none yet */
     size_t missed;      /* addresses that could not be reached since it was queued */
     size_t len;
     char bytes[]; /* the command, while it is queued or may be sent again */
 };
 
-struct flight_list {
-    struct flight *first, *last;
+struct client_calls {
+    struct client_call *first, *last;
     size_t n;
 };
 
-/* A lock that is renewed by belay_dispatch(). */
-struct hold {
-    struct hold *next;
+/* A push that came before the "queued" of its call. */
+struct early {
+    struct early *next;
+    uint64_t ticket;
+    size_t len;
+    char bytes[]; /* as it came */
+};
+
+/* What was granted, and for how long that is proven. */
+struct client_lease {
+    const char *name, *owner;
+    uint64_t fence;
+    int64_t ttl_ms; /* BELAY_FOREVER: as long as the session */
+    int64_t
+        sent_ms; /* of the request that was granted: the lease has lasted since then, or less */
+    bool in_session; /* the handle's */
+};
+
+/* A lock that is held: one with `keep` is renewed by belay_dispatch(). */
+struct client_hold {
+    struct client_hold *next;
     uint64_t fence;
     int64_t ttl_ms;
-    int64_t proven_ms; /* CLOCK_BOOTTIME */
-    int64_t renew_ms;  /* when to send the next RENEW */
-    int64_t sent_ms;   /* the one in flight was sent; 0: none is */
+    int64_t proven_ms;   /* CLOCK_BOOTTIME */
+    int64_t renew_ms;    /* when to send the next RENEW */
+    int64_t sent_ms;     /* the one in flight was sent; 0: none is */
+    uint64_t sent_fence; /* and this was its fence */
+    int64_t by_hand_ms;  /* a RENEW of the program was sent: earlier ones do not count */
     bool in_session;
-    bool dead; /* released or lost; freed when no answer can come any more */
+    bool dead;         /* released or lost; lease_step() frees it when no answer can come */
+    const char *owner; /* behind the name */
     char name[];
 };
+
+struct asking; /* lock.c: an ACQUIRE or CONVERT in flight */
 
 enum client_state { CLIENT_OFF, CLIENT_CONNECTING, CLIENT_GREETING, CLIENT_READY };
 
@@ -109,10 +140,14 @@ struct belay {
     bool connect_wanted; /* belay_connect() */
     bool round_failed;   /* this step: every address has failed */
     bool broke;          /* this step: the connection was lost */
+    int64_t heard_ms;    /* the last byte of the server */
+    struct belay *pulse; /* a second connection, while this one waits; NULL: none */
+    struct belay *main;  /* this is the pulse of that one; NULL: it is none */
 
     struct buf in, out;
     uint64_t requests; /* ids given */
-    struct flight_list sent, queued, parked;
+    struct client_calls sent, queued, parked;
+    struct early *early;
     struct arena parse;           /* one reply of the wire */
     struct arena tree;            /* the reply handed to a callback */
     struct arena result;          /* the reply handed to the caller of a blocking call */
@@ -127,7 +162,9 @@ struct belay {
 
     char session[CLIENT_SESSION_BYTES]; /* "": none */
     int64_t session_ttl_ms, session_proven_ms, session_keep_ms, session_sent_ms;
-    struct hold *holds;
+    struct client_hold *holds;                     /* kept */
+    struct client_hold *held[CLIENT_HELD_BUCKETS]; /* not kept, by name */
+    struct asking *asking;
     belay_lost_fn *lost_fn;
     void *lost_arg;
     int64_t early_ms;
@@ -153,57 +190,93 @@ static inline int64_t client_add_ms(int64_t a, int64_t b)
 int client_fail(struct belay *b, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* tree.c */
-int tree_code(enum belay_err err); /* BELAY_ERR_STALE -> BELAY_E_STALE */
+/* reply.c */
+int reply_code(enum belay_err err); /* BELAY_ERR_STALE -> BELAY_E_STALE */
 /* Copies into `a`; NULL: out of memory. */
-const struct belay_reply *tree_copy(struct arena *a, const struct reply *r);
+const struct belay_reply *reply_copy(struct arena *a, const struct reply *r);
 /* The answer of ACQUIRE and CONVERT. BELAY_E_PROTOCOL: not such an answer. */
-int tree_grant(struct belay *b, const struct belay_reply *r, struct belay_grant *ret_g);
+int reply_grant(struct belay *b, const struct belay_reply *r, struct belay_grant *ret_g);
 
 /* wire.c */
 /* Closes the socket; calls that were sent are answered with it. Goes on with the next address.
+ * The server sees a reset, not a close: nothing is given up by this.
  */
-void wire_fail(struct belay *b, int code, const char *format, ...)
+void connection_fail(struct belay *b, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void wire_start(struct belay *b); /* OFF: begins to connect */
+void connection_start(struct belay *b); /* OFF: begins to connect */
 /* Everything that can be done without waiting. Returns a failure once: the connection broke, or
  * no address could be reached. */
-int wire_step(struct belay *b);
-int64_t wire_due_ms(const struct belay *b); /* when it must be called again; INT64_MAX: never */
-short wire_events(const struct belay *b);   /* what the socket is polled for */
-void wire_sleep(const struct belay *b, int64_t until_ms); /* until there is something to do */
-int wire_watch_fd(struct belay *b);                       /* -1: no descriptor could be made */
-void wire_arm(struct belay *b); /* sets epoll and timer for what is awaited now */
-void wire_drain_timer(struct belay *b);
-void wire_off(struct belay *b);   /* closes the socket, tells nobody */
-void wire_close(struct belay *b); /* closes the watched descriptors */
+int connection_step(struct belay *b);
+int64_t
+connection_due_ms(const struct belay *b); /* when it must be called again; INT64_MAX: never */
+short connection_events(const struct belay *b); /* what the socket is polled for */
+void connection_sleep(const struct belay *b,
+                      int64_t until_ms);  /* until there is something to do */
+int connection_watch_fd(struct belay *b); /* -1: no descriptor could be made */
+void connection_arm(struct belay *b);     /* sets epoll and timer for what is awaited now */
+void connection_drain_timer(struct belay *b);
+void connection_off(struct belay *b);   /* closes the socket, tells nobody */
+void connection_close(struct belay *b); /* closes the watched descriptors */
 
-/* flight.c */
-int flight_send(struct belay *b, const struct belay_bytes *words, size_t n,
-                const struct flight *like);
+/* call.c */
+int client_call_send(struct belay *b, const struct belay_bytes *words, size_t n,
+                     const struct client_call *like);
 /* The connection is gone: what may be sent again waits for the next one, the rest fails. */
-void flight_lost(struct belay *b, int code);
+void client_call_lost(struct belay *b, int code);
 /* An address failed: what was never sent fails with it if that was the last one to try. */
-void flight_unreachable(struct belay *b, int code);
-void flight_expire(struct belay *b); /* what has looked for a way for too long */
-int64_t flight_due_ms(const struct belay *b);
-void flight_answer(struct belay *b, const struct reply *r); /* takes the oldest that was sent */
-void flight_push(struct belay *b, const struct reply *r);
-void flight_fail_all(struct belay *b, struct flight_list *list, int code); /* frees the list */
-void flight_flush_queued(struct belay *b); /* READY: what waited may leave */
-size_t flight_watch_words(struct belay *b, struct belay_bytes *ret_words); /* 0: no watch */
-void flight_watch_gap(struct belay *b, int err);
+void client_call_unreachable(struct belay *b, int code);
+void client_call_expire(struct belay *b); /* what has looked for a way for too long */
+int64_t client_call_due_ms(const struct belay *b);
+void client_call_answer(struct belay *b,
+                        const struct reply *r); /* takes the oldest that was sent */
+void client_call_push(struct belay *b, const struct reply *r, struct slice bytes);
+bool client_call_may_park(const struct belay *b); /* a "queued" may be on its way */
+void client_call_forget_early(struct belay *b);
+void client_call_fail_all(struct belay *b, struct client_calls *list,
+                          int code);            /* frees the list */
+void client_call_flush_queued(struct belay *b); /* READY: what waited may leave */
+size_t client_call_watch_words(struct belay *b,
+                               struct belay_bytes *ret_words); /* 0: no watch */
+void client_call_watch_gap(struct belay *b, int err);
 /* Steps and waits until *done, or BELAY_E_DEADLINE. BELAY_FOREVER is allowed. */
-int flight_wait(struct belay *b, const bool *done, int64_t timeout_ms);
-int flight_begin(struct belay *b); /* a blocking call begins; BELAY_E_USAGE inside a callback */
+int client_call_wait(struct belay *b, const bool *done, int64_t timeout_ms);
+int client_call_begin(
+    struct belay *b); /* a blocking call begins; BELAY_E_USAGE inside a callback */
 
-/* again.c */
+/* retry.c */
 enum again { AGAIN_NEVER, AGAIN_AS_IT_IS, AGAIN_WITH_ID };
-enum again again_kind(const struct belay_bytes *words, size_t n);
-bool again_looks(const struct belay_bytes *words,
+enum again retry_kind(const struct belay_bytes *words, size_t n);
+bool retry_looks(const struct belay_bytes *words,
                  size_t n); /* it only looks, and takes STALE */
-void again_init(struct belay *b);
-struct slice again_next_id(struct belay *b, char *space); /* CLIENT_REQUEST_BYTES */
+void retry_init(struct belay *b);
+struct slice retry_next_id(struct belay *b, char *space); /* CLIENT_REQUEST_BYTES */
+
+bool retry_is_prompt(const struct belay_bytes *words, size_t n);
+
+/* ping.c */
+/* What keeps a lease: it must not stand behind something that waits. */
+int ping_send(struct belay *b, const struct belay_bytes *words, size_t n,
+              const struct client_call *like);
+void ping_step(struct belay *b); /* pings, and leaves a server that is silent */
+int64_t ping_due_ms(const struct belay *b);
+int64_t ping_connect_ms(const struct belay *b); /* for one address to accept us */
+void ping_end(struct belay *b);
+struct belay *ping_main(struct belay *b); /* whose pulse it is, or itself */
+
+/* held.c */
+int held_add(struct belay *b, const struct client_lease *l);
+void held_drop(struct belay *b, const char *name, uint64_t fence, const char *owner);
+struct client_hold *held_find(const struct belay *b, const char *name, uint64_t fence,
+                              const char *owner); /* NULL: it is not known */
+void held_session_over(struct belay *b);
+void held_free(struct belay *b);
+struct client_hold *hold_new(const struct client_lease *l); /* NULL: out of memory */
+bool hold_is(const struct client_hold *h, const char *name, uint64_t fence, const char *owner);
+
+/* lock.c */
+/* Is the hold being converted or acquired anew? Then its fence may be an old one already: if
+ * `granted`, only when that was told and is being confirmed. */
+bool lock_is_moving(const struct belay *b, const struct client_hold *h, bool granted);
 
 /* lease.c */
 void lease_attached(struct belay *b);
@@ -211,10 +284,17 @@ void lease_session_over(struct belay *b, int why);
 void lease_step(struct belay *b);
 void lease_gone(struct belay *b, struct slice name, uint64_t fence); /* the server says so */
 int64_t lease_due_ms(const struct belay *b);
-int lease_keep(struct belay *b, const char *name, uint64_t fence, int64_t ttl_ms,
-               int64_t sent_ms);
-void lease_drop(struct belay *b, const char *name,
-                uint64_t fence); /* fence 0: all of that name */
-void lease_refence(struct belay *b, const char *name, uint64_t old, uint64_t fence);
+int64_t lease_patience_ms(const struct belay *b); /* of a kept lease; INT64_MAX: none is kept */
+int64_t lease_early_ms(const struct belay *b, int64_t ttl_ms); /* before its end it is lost */
+int lease_keep(struct belay *b, const struct client_lease *l);
+/* By fence, or by owner when fence is 0. */
+void lease_drop(struct belay *b, const char *name, uint64_t fence, const char *owner);
+struct client_hold *lease_find(const struct belay *b, const char *name, uint64_t fence,
+                               const char *owner); /* kept or not; NULL: it is not known */
+/* Converted: the same hold under another fence. False: it is not known. */
+bool lease_move(struct belay *b, const char *name, uint64_t old,
+                const struct client_lease *now);
+/* RENEW by hand: it may count from sent_ms on; `sure`: it does. ttl_ms 0: the hold's own. */
+void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms, bool sure);
 void lease_free(struct belay *b);
 #endif

@@ -14,7 +14,7 @@
 
 enum { RENEW_PART = 3, EARLY_PART = 10 }; /* of the TTL */
 
-static int64_t early_of(const struct belay *b, int64_t ttl_ms)
+int64_t lease_early_ms(const struct belay *b, int64_t ttl_ms)
 {
     int64_t early = b->early_ms ? b->early_ms : ttl_ms / EARLY_PART;
     return early < ttl_ms / 2 ? early : ttl_ms / 2; /* later renewals must have their chance */
@@ -33,47 +33,52 @@ static int why_silent(const struct belay *b)
 
 /* ---- kept locks ------------------------------------------------------------------------ */
 
-static void hold_free(struct belay *b, struct hold *h)
+/* The one place that frees a hold: callbacks run while others walk through them. */
+static void bury_dead(struct belay *b)
 {
-    for (struct hold **at = &b->holds; *at; at = &(*at)->next) {
-        if (*at == h) {
-            *at = h->next;
-            break;
+    for (struct client_hold **at = &b->holds; *at;) {
+        struct client_hold *h = *at;
+        if (!h->dead || h->sent_ms) {
+            at = &h->next;
+            continue;
         }
+        *at = h->next;
+        free(h);
     }
-    free(h);
 }
 
-/* It is no longer kept; an answer that is still on its way frees it. */
-static void hold_end(struct belay *b, struct hold *h)
-{
-    h->dead = true;
-    if (!h->sent_ms)
-        hold_free(b, h);
-}
-
-static void hold_lost(struct belay *b, struct hold *h, int why)
+static void hold_lost(struct belay *b, struct client_hold *h, int why)
 {
     struct belay_lost lost = {
         .name = h->name, .fence = h->fence, .why = why, .left_ms = left_of(h->proven_ms)};
     h->dead = true;
     if (b->lost_fn)
         b->lost_fn(b, &lost, b->lost_arg);
-    hold_end(b, h);
 }
 
-static void on_renewed(struct belay *b, int err, const struct belay_reply *r, void *arg)
+/* The server does not know this fence (any more). On one connection a grant that has changed it
+ * comes before this answer, so it was told already; beside it (the pulse) perhaps not. */
+static bool is_gone(const struct belay *b, const struct client_hold *h, int err, bool in_order)
 {
-    struct hold *h = arg;
+    bool moved = h->fence != h->sent_fence || lock_is_moving(b, h, in_order);
+    return err == BELAY_E_NO_NAMESPACE || (err == BELAY_E_STALE && !moved);
+}
+
+static void on_renewed(struct belay *of, int err, const struct belay_reply *r, void *arg)
+{
+    struct belay *b = ping_main(of);
+    struct client_hold *h = arg;
     int64_t sent = h->sent_ms;
     (void)r;
     h->sent_ms = 0;
-    if (h->dead) {
-        hold_free(b, h);
+    if (h->dead)
+        return;
+    if (err == BELAY_E_OK && sent <= h->by_hand_ms) {
+        h->renew_ms = 0;
     } else if (err == BELAY_E_OK) {
         h->proven_ms = client_add_ms(sent, h->ttl_ms);
         h->renew_ms = sent + h->ttl_ms / RENEW_PART;
-    } else if (err == BELAY_E_STALE || err == BELAY_E_NO_NAMESPACE) {
+    } else if (is_gone(b, h, err, of == b)) {
         hold_lost(b, h, BELAY_E_STALE);
     } else {
         h->renew_ms =
@@ -81,51 +86,44 @@ static void on_renewed(struct belay *b, int err, const struct belay_reply *r, vo
     }
 }
 
-static void hold_renew(struct belay *b, struct hold *h)
+static void hold_renew(struct belay *b, struct client_hold *h)
 {
     struct words c = {0};
-    struct flight like = {.fn = on_renewed, .arg = h, .once = true};
+    struct client_call like = {.fn = on_renewed, .arg = h, .once = true};
     words_add(&c, "RENEW");
     words_add(&c, h->name);
     words_u64(&c, h->fence);
     words_option(&c, "TTL", h->ttl_ms);
     h->sent_ms = client_now_ms();
-    if (flight_send(b, c.w, c.n, &like) == BELAY_E_OK)
+    h->sent_fence = h->fence;
+    if (ping_send(b, c.w, c.n, &like) == BELAY_E_OK)
         return;
     h->sent_ms = 0;
     h->renew_ms = client_now_ms() + CLIENT_BACKOFF_MIN_MS;
 }
 
-int lease_keep(struct belay *b, const char *name, uint64_t fence, int64_t ttl_ms,
-               int64_t sent_ms)
+int lease_keep(struct belay *b, const struct client_lease *l)
 {
-    lease_drop(b, name, 0); /* a re-acquire: the old fence is stale */
-    struct hold *h = calloc(1, sizeof *h + strlen(name) + 1);
+    lease_drop(b, l->name, 0, l->owner); /* a re-acquire: the old fence is stale */
+    struct client_hold *h = hold_new(l);
     if (!h)
         return client_fail(b, BELAY_E_MEMORY, "out of memory");
-    memcpy(h->name, name, strlen(name) + 1);
-    h->fence = fence;
-    h->ttl_ms = ttl_ms;
-    h->in_session = b->session[0] != '\0';
-    h->proven_ms = client_add_ms(sent_ms, ttl_ms);
-    h->renew_ms = sent_ms + ttl_ms / RENEW_PART;
+    h->renew_ms = l->sent_ms + l->ttl_ms / RENEW_PART;
     h->next = b->holds;
     b->holds = h;
     return BELAY_E_OK;
 }
 
-void lease_drop(struct belay *b, const char *name, uint64_t fence)
+void lease_drop(struct belay *b, const char *name, uint64_t fence, const char *owner)
 {
-    for (struct hold *h = b->holds, *next; h; h = next) {
-        next = h->next;
-        if (!h->dead && strcmp(h->name, name) == 0 && (!fence || h->fence == fence))
-            hold_end(b, h);
-    }
+    for (struct client_hold *h = b->holds; h; h = h->next)
+        h->dead |= hold_is(h, name, fence, owner);
+    held_drop(b, name, fence, owner);
 }
 
 void lease_gone(struct belay *b, struct slice name, uint64_t fence)
 {
-    for (struct hold *h = b->holds; h; h = h->next) {
+    for (struct client_hold *h = b->holds; h; h = h->next) {
         if (h->dead || h->fence != fence || !slice_eq(slice_str(h->name), name))
             continue;
         hold_lost(b, h, BELAY_E_STALE);
@@ -133,11 +131,50 @@ void lease_gone(struct belay *b, struct slice name, uint64_t fence)
     }
 }
 
-void lease_refence(struct belay *b, const char *name, uint64_t old, uint64_t fence)
+struct client_hold *lease_find(const struct belay *b, const char *name, uint64_t fence,
+                               const char *owner)
 {
-    for (struct hold *h = b->holds; h; h = h->next)
-        if (!h->dead && strcmp(h->name, name) == 0 && h->fence == old)
-            h->fence = fence;
+    struct client_hold *h = b->holds;
+    while (h && !hold_is(h, name, fence, owner))
+        h = h->next;
+    return h ? h : held_find(b, name, fence, owner);
+}
+
+bool lease_move(struct belay *b, const char *name, uint64_t old, const struct client_lease *now)
+{
+    struct client_hold *h = lease_find(b, name, old, NULL);
+    if (!h)
+        return false;
+    h->fence = now->fence;
+    int64_t proven = client_add_ms(now->sent_ms, h->ttl_ms);
+    if (h->ttl_ms != BELAY_FOREVER && proven > h->proven_ms)
+        h->proven_ms = proven;
+    return true;
+}
+
+void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms, bool sure)
+{
+    int64_t ttl = ttl_ms ? ttl_ms : h->ttl_ms;
+    int64_t end = ttl == BELAY_FOREVER ? INT64_MAX : client_add_ms(sent_ms, ttl);
+    h->by_hand_ms = sent_ms;
+    if (sure || end < h->proven_ms)
+        h->proven_ms = end;
+    if (h->renew_ms > client_add_ms(sent_ms, ttl / RENEW_PART))
+        h->renew_ms = sent_ms + ttl / RENEW_PART;
+}
+
+int64_t lease_patience_ms(const struct belay *b)
+{
+    enum { TRIES = 3 }; /* the server that is silent, and two others */
+    int64_t least = INT64_MAX;
+    if (b->session[0])
+        least = b->session_ttl_ms;
+    for (const struct client_hold *h = b->holds; h; h = h->next)
+        if (!h->dead && h->ttl_ms < least)
+            least = h->ttl_ms;
+    if (least == INT64_MAX)
+        return least;
+    return (least - least / RENEW_PART - lease_early_ms(b, least)) / TRIES;
 }
 
 /* ---- the session ----------------------------------------------------------------------- */
@@ -149,13 +186,12 @@ void lease_session_over(struct belay *b, int why)
         return;
     b->session[0] = '\0';
     b->session_lost = true;
+    held_session_over(b);
     if (b->lost_fn)
         b->lost_fn(b, &lost, b->lost_arg);
-    for (struct hold *h = b->holds, *next; h; h = next) {
-        next = h->next;
+    for (struct client_hold *h = b->holds; h; h = h->next)
         if (!h->dead && h->in_session)
             hold_lost(b, h, why);
-    }
 }
 
 void lease_attached(struct belay *b)
@@ -163,12 +199,13 @@ void lease_attached(struct belay *b)
     b->session_proven_ms = client_add_ms(b->session_sent_ms, b->session_ttl_ms);
     b->session_keep_ms = b->session_sent_ms + b->session_ttl_ms / RENEW_PART;
     b->session_sent_ms = 0;
-    for (struct hold *h = b->holds; h; h = h->next)
+    for (struct client_hold *h = b->holds; h; h = h->next)
         h->renew_ms = 0; /* the sooner we know, the better */
 }
 
-static void on_session_kept(struct belay *b, int err, const struct belay_reply *r, void *arg)
+static void on_session_kept(struct belay *of, int err, const struct belay_reply *r, void *arg)
 {
+    struct belay *b = ping_main(of);
     int64_t sent = b->session_sent_ms;
     (void)arg;
     b->session_sent_ms = 0;
@@ -187,12 +224,12 @@ static void on_session_kept(struct belay *b, int err, const struct belay_reply *
 static void session_keep(struct belay *b)
 {
     struct words c = {0};
-    struct flight like = {.fn = on_session_kept, .once = true};
+    struct client_call like = {.fn = on_session_kept, .once = true};
     words_add(&c, "SESSION");
     words_add(&c, "KEEPALIVE");
     words_add(&c, b->session);
     b->session_sent_ms = client_now_ms();
-    if (flight_send(b, c.w, c.n, &like) == BELAY_E_OK)
+    if (ping_send(b, c.w, c.n, &like) == BELAY_E_OK)
         return;
     b->session_sent_ms = 0;
     b->session_keep_ms = client_now_ms() + CLIENT_BACKOFF_MIN_MS;
@@ -213,7 +250,7 @@ static int session_begin(struct belay *b, const char *id, int64_t ttl_ms)
     b->session_sent_ms = sent;
     b->session_lost = false;
     lease_attached(b);
-    wire_arm(b);
+    connection_arm(b);
     return BELAY_E_OK;
 }
 
@@ -248,9 +285,20 @@ int belay_session_attach(struct belay *b, const char *id, int64_t ttl_ms)
 {
     if (b->session[0])
         return client_fail(b, BELAY_E_USAGE, "this handle has a session already");
-    if (!id || !id[0] || ttl_ms < 0)
-        return client_fail(b, BELAY_E_USAGE, "attaching needs the session's id and TTL");
-    return session_begin(b, id, ttl_ms ? ttl_ms : CLIENT_SESSION_TTL_MS);
+    char copy[CLIENT_SESSION_BYTES]; /* it may be borrowed from an answer */
+    if (!id || !id[0] || strlen(id) >= sizeof copy || ttl_ms < 0)
+        return client_fail(b, BELAY_E_USAGE, "attaching needs the session's id");
+    memcpy(copy, id, strlen(id) + 1);
+    if (ttl_ms == 0) {
+        const struct belay_reply *r = NULL;
+        int err = belay_call(b, &r, "SESSION", "SHOW", copy, NULL);
+        if (err != BELAY_E_OK)
+            return err;
+        ttl_ms = belay_int(belay_get(r, "ttl_ms"), 0);
+    }
+    if (ttl_ms <= 0)
+        return client_fail(b, BELAY_E_PROTOCOL, "the server does not say the session's TTL");
+    return session_begin(b, copy, ttl_ms);
 }
 
 int belay_session_keepalive(struct belay *b)
@@ -271,16 +319,17 @@ int belay_session_keepalive(struct belay *b)
 int belay_session_close(struct belay *b)
 {
     char id[CLIENT_SESSION_BYTES];
+    int err = client_call_begin(b);
+    if (err != BELAY_E_OK)
+        return err;
     b->session_lost = false;
     if (!b->session[0])
         return BELAY_E_OK;
     memcpy(id, b->session, sizeof id);
     b->session[0] = '\0'; /* first: from here on it is not kept, whatever the answer */
-    for (struct hold *h = b->holds, *next; h; h = next) {
-        next = h->next;
-        if (!h->dead && h->in_session)
-            hold_end(b, h);
-    }
+    for (struct client_hold *h = b->holds; h; h = h->next)
+        h->dead |= h->in_session;
+    held_session_over(b);
     return belay_call(b, NULL, "SESSION", "CLOSE", id, NULL);
 }
 
@@ -295,21 +344,22 @@ void lease_step(struct belay *b)
 {
     int64_t now = client_now_ms();
     bool ready = b->state == CLIENT_READY;
-    if (b->session[0] && now >= b->session_proven_ms - early_of(b, b->session_ttl_ms)) {
+    if (b->session[0] && now >= b->session_proven_ms - lease_early_ms(b, b->session_ttl_ms)) {
         lease_session_over(b, why_silent(b));
         /* The server may yet come back and find the session attached to this connection: it
          * must not live on, and wait in lines, for somebody who has given it up. */
         if (b->state != CLIENT_OFF)
-            wire_fail(b, BELAY_E_CLOSED, "%s did not answer in time", b->addrs[b->at].text);
+            connection_fail(b, BELAY_E_CLOSED, "%s did not answer in time",
+                            b->addrs[b->at].text);
         ready = false;
     }
     if (b->session[0] && ready && !b->session_sent_ms && now >= b->session_keep_ms)
         session_keep(b);
-    for (struct hold *h = b->holds, *next; h; h = next) {
-        next = h->next;
+    bury_dead(b);
+    for (struct client_hold *h = b->holds; h; h = h->next) {
         if (h->dead)
             continue;
-        if (now >= h->proven_ms - early_of(b, h->ttl_ms))
+        if (now >= h->proven_ms - lease_early_ms(b, h->ttl_ms))
             hold_lost(b, h, why_silent(b));
         else if (ready && !h->sent_ms && now >= h->renew_ms)
             hold_renew(b, h);
@@ -327,14 +377,14 @@ int64_t lease_due_ms(const struct belay *b)
     int64_t due = INT64_MAX;
     bool ready = b->state == CLIENT_READY;
     if (b->session[0]) {
-        sooner(&due, b->session_proven_ms - early_of(b, b->session_ttl_ms));
+        sooner(&due, b->session_proven_ms - lease_early_ms(b, b->session_ttl_ms));
         if (ready && !b->session_sent_ms)
             sooner(&due, b->session_keep_ms);
     }
-    for (const struct hold *h = b->holds; h; h = h->next) {
+    for (const struct client_hold *h = b->holds; h; h = h->next) {
         if (h->dead)
             continue;
-        sooner(&due, h->proven_ms - early_of(b, h->ttl_ms));
+        sooner(&due, h->proven_ms - lease_early_ms(b, h->ttl_ms));
         if (ready && !h->sent_ms)
             sooner(&due, h->renew_ms);
     }
@@ -344,7 +394,7 @@ int64_t lease_due_ms(const struct belay *b)
 int64_t belay_proven_ms(const struct belay *b)
 {
     int64_t proven = INT64_MAX;
-    for (const struct hold *h = b->holds; h; h = h->next)
+    for (const struct client_hold *h = b->holds; h; h = h->next)
         if (!h->dead)
             sooner(&proven, h->proven_ms);
     if (b->session[0])
@@ -357,13 +407,13 @@ void belay_on_lost(struct belay *b, int64_t early_ms, belay_lost_fn *fn, void *a
     b->early_ms = early_ms > 0 ? early_ms : 0;
     b->lost_fn = fn;
     b->lost_arg = arg;
-    wire_arm(b);
+    connection_arm(b);
 }
 
 void lease_free(struct belay *b)
 {
     while (b->holds) {
-        struct hold *h = b->holds;
+        struct client_hold *h = b->holds;
         b->holds = h->next;
         free(h);
     }

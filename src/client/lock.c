@@ -6,20 +6,25 @@
 
 /* ---- acquire --------------------------------------------------------------------------- */
 
-/* An acquire in flight. It copies what is needed when the answer comes, because the caller's
- * struct may be gone by then. */
+/* An acquire or a convert in flight. It copies what is needed when the answer comes, because
+ * the caller's struct may be gone by then. */
 struct asking {
+    struct asking *next;
     belay_grant_fn *fn;
     void *arg;
     bool keep;
-    bool is_convert; /* it holds the lock anyway */
-    bool has_waited; /* it may have stood in line: the grant's moment is not known */
+    bool has_waited;    /* it may have stood in line: the grant's moment is not known */
+    bool was_known;     /* CONVERT: the handle knew the hold when it was asked */
+    uint64_t old_fence; /* CONVERT; 0: it is an acquire */
     int64_t ttl_ms, sent_ms;
+    int64_t confirm_until_ms; /* 0: it was not confirmed yet */
     bool blocking, done,
         abandoned; /* a blocking call waits for it; it has waited long enough */
     int err;
     struct belay_grant grant;
     char *body; /* owned copy of the grant's body, while it is confirmed */
+    char session[CLIENT_SESSION_BYTES]; /* the handle's, in which it asked; "": none */
+    const char *owner;                  /* behind the name */
     char name[];
 };
 
@@ -131,8 +136,48 @@ static void release_unwanted(struct belay *b, const struct asking *a, uint64_t f
     (void)ignored;
 }
 
+/* ---- asks in flight -------------------------------------------------------------------- */
+
+static struct asking *asking_new(struct belay *b, const char *name, const char *owner)
+{
+    size_t len = strlen(name) + 1, owner_len = strlen(owner) + 1;
+    struct asking *a = calloc(1, sizeof *a + len + owner_len);
+    if (!a) {
+        client_fail(b, BELAY_E_MEMORY, "out of memory");
+        return NULL;
+    }
+    memcpy(a->name, name, len);
+    memcpy(a->name + len, owner, owner_len);
+    a->owner = a->name + len;
+    a->sent_ms = client_now_ms();
+    a->next = b->asking;
+    b->asking = a;
+    return a;
+}
+
+/* It is answered. */
+static void asking_over(struct belay *b, const struct asking *a)
+{
+    struct asking **at = &b->asking;
+    while (*at && *at != a)
+        at = &(*at)->next;
+    if (*at)
+        *at = a->next;
+}
+
+bool lock_is_moving(const struct belay *b, const struct client_hold *h, bool granted)
+{
+    for (const struct asking *a = b->asking; a; a = a->next) {
+        bool same = a->old_fence ? a->old_fence == h->fence : strcmp(a->owner, h->owner) == 0;
+        if (same && strcmp(a->name, h->name) == 0 && (!granted || a->confirm_until_ms))
+            return true;
+    }
+    return false;
+}
+
 static void hand_over(struct belay *b, struct asking *a, int err, const struct belay_grant *g)
 {
+    asking_over(b, a);
     if (err != BELAY_E_OK)
         g = &no_grant;
     if (a->blocking && !a->abandoned) {
@@ -147,24 +192,106 @@ static void hand_over(struct belay *b, struct asking *a, int err, const struct b
     free(a);
 }
 
-/* The first renewal of a grant out of the line has come back. */
-static void on_confirmed(struct belay *b, int err, const struct belay_reply *r, void *arg)
+/* ---- grants ---------------------------------------------------------------------------- */
+
+/* It was asked for in a session of this handle that is over: whoever knew of it has stopped. */
+static bool is_of_old_session(const struct belay *b, const struct asking *a)
 {
+    return a->session[0] && strcmp(a->session, b->session) != 0;
+}
+
+static struct client_lease lease_of(const struct asking *a, uint64_t fence)
+{
+    return (struct client_lease){.name = a->name,
+                                 .owner = a->owner,
+                                 .fence = fence,
+                                 .ttl_ms = a->ttl_ms,
+                                 .sent_ms = a->sent_ms,
+                                 .in_session = a->session[0] != '\0'};
+}
+
+/* From here on it is ours, and belay_held(). */
+static int take(struct belay *b, const struct asking *a, uint64_t fence)
+{
+    struct client_lease l = lease_of(a, fence);
+    if (a->old_fence) {
+        bool known = lease_move(b, a->name, a->old_fence, &l);
+        if (known == a->was_known)
+            return BELAY_E_OK;
+        return client_fail(b, BELAY_E_STALE, "the lock was lost while it was converted");
+    }
+    if (is_of_old_session(b, a))
+        return client_fail(b, BELAY_E_LOST, "granted in a session that is over");
+    if (a->keep)
+        return lease_keep(b, &l);
+    bool lasts_elsewhere = a->ttl_ms == BELAY_FOREVER && !a->session[0];
+    return lasts_elsewhere ? BELAY_E_OK : held_add(b, &l); /* with somebody's session */
+}
+
+static void on_confirmed(struct belay *of, int err, const struct belay_reply *r, void *arg);
+
+static int confirm_send(struct belay *b, struct asking *a)
+{
+    struct words c = {0};
+    struct client_call like = {.fn = on_confirmed, .arg = a, .once = true};
+    words_add(&c, "RENEW");
+    words_add(&c, a->name);
+    words_u64(&c, a->grant.fence);
+    words_option(&c, "TTL", a->ttl_ms);
+    a->sent_ms = client_now_ms();
+    return ping_send(b, c.w, c.n, &like);
+}
+
+/* No answer: it is asked again, for as long as the lease may last. */
+static bool asks_again(struct belay *b, struct asking *a, int err)
+{
+    bool perhaps =
+        err == BELAY_E_CLOSED || err == BELAY_E_CONNECT || err == BELAY_E_UNAVAILABLE;
+    return perhaps && !b->doomed && !a->abandoned && client_now_ms() < a->confirm_until_ms &&
+           confirm_send(b, a) == BELAY_E_OK;
+}
+
+/* A convert that nobody waits for any more was granted: the fence that its caller knows is
+ * stale, and it must not be kept under one that he does not know. */
+static void give_back(struct belay *b, const struct asking *a, uint64_t fence)
+{
+    if (a->old_fence)
+        lease_gone(b, slice_str(a->name), a->old_fence);
+    release_unwanted(b, a, fence);
+}
+
+/* The first renewal of a late grant has come back. */
+static void on_confirmed(struct belay *of, int err, const struct belay_reply *r, void *arg)
+{
+    struct belay *b = ping_main(of);
     struct asking *a = arg;
-    (void)r;
-    if (err == BELAY_E_OK && a->abandoned)
-        release_unwanted(b, a, a->grant.fence);
-    else if (err == BELAY_E_OK)
-        err = lease_keep(b, a->name, a->grant.fence, a->ttl_ms, a->sent_ms);
+    if (asks_again(b, a, err))
+        return;
+    if (err != BELAY_E_OK && of != b)
+        client_fail(b, err, "%s", of->err_text);
+    int64_t end = client_add_ms(a->sent_ms, a->ttl_ms - lease_early_ms(b, a->ttl_ms));
+    bool gone = err == BELAY_E_STALE || err == BELAY_E_NO_NAMESPACE;
+    if (err == BELAY_E_OK && client_now_ms() >= end)
+        err = client_fail(b, BELAY_E_STALE, "the lease was over before it was proven");
+    if (err == BELAY_E_OK && !a->abandoned)
+        err = take(b, a, a->grant.fence);
+    if (!gone && (err != BELAY_E_OK || a->abandoned))
+        give_back(b, a, a->grant.fence);
+    a->grant.expires_in_ms = belay_int(r, a->grant.expires_in_ms);
     hand_over(b, a, err, &a->grant);
+}
+
+/* Has it been so long since it was asked for that the lease may be over? */
+static bool is_late(const struct asking *a)
+{
+    enum { LATE_PART = 3 };
+    return a->ttl_ms != BELAY_FOREVER && client_now_ms() >= a->sent_ms + a->ttl_ms / LATE_PART;
 }
 
 /* A grant out of the line came at a moment that we do not know: perhaps we were stopped, and it
  * is over already. Only a renewal that we send now proves how long it lasts. */
 static int confirm(struct belay *b, struct asking *a, const struct belay_grant *g)
 {
-    struct words c = {0};
-    struct flight like = {.fn = on_confirmed, .arg = a};
     a->grant = *g;
     if (!a->blocking) { /* the reply dies with the callback we are in */
         a->body = malloc(g->body_len + 1);
@@ -174,12 +301,8 @@ static int confirm(struct belay *b, struct asking *a, const struct belay_grant *
         a->grant.body = a->body;
         a->grant.reply = NULL;
     }
-    words_add(&c, "RENEW");
-    words_add(&c, a->name);
-    words_u64(&c, g->fence);
-    words_option(&c, "TTL", a->ttl_ms);
-    a->sent_ms = client_now_ms();
-    return flight_send(b, c.w, c.n, &like);
+    a->confirm_until_ms = client_add_ms(client_now_ms(), a->ttl_ms);
+    return confirm_send(b, a);
 }
 
 static void on_acquired(struct belay *b, int err, const struct belay_reply *r, void *arg)
@@ -187,17 +310,26 @@ static void on_acquired(struct belay *b, int err, const struct belay_reply *r, v
     struct asking *a = arg;
     struct belay_grant g = no_grant;
     if (err == BELAY_E_OK)
-        err = tree_grant(b, r, &g);
+        err = reply_grant(b, r, &g);
     if (err == BELAY_E_OK && g.status == BELAY_GRANTED) {
-        if (a->keep && !a->abandoned)
-            err = a->has_waited ? confirm(b, a, &g)
-                                : lease_keep(b, a->name, g.fence, a->ttl_ms, a->sent_ms);
-        if ((err != BELAY_E_OK || a->abandoned) && !a->is_convert)
-            release_unwanted(b, a, g.fence);
-        else if (a->keep && a->has_waited)
-            return; /* on_confirmed() goes on */
+        bool proves = a->ttl_ms && ((a->keep && a->has_waited) || is_late(a));
+        if (proves && !a->abandoned && !is_of_old_session(b, a)) {
+            err = confirm(b, a, &g);
+            if (err == BELAY_E_OK)
+                return; /* on_confirmed() goes on */
+        } else if (!a->abandoned) {
+            err = take(b, a, g.fence);
+        }
+        if (err != BELAY_E_OK || a->abandoned)
+            give_back(b, a, g.fence);
     }
     hand_over(b, a, err, &g);
+}
+
+/* The session of this handle, if it is asked for in that. */
+static const char *own_session(const struct belay *b, const struct belay_acquire *want)
+{
+    return strcmp(session_of(b, want), b->session) == 0 ? b->session : "";
 }
 
 /* NULL: *ret_err says why. */
@@ -208,26 +340,27 @@ static struct asking *ask(struct belay *b, const struct belay_acquire *want, boo
     *ret_err = check_want(b, want);
     if (*ret_err != BELAY_E_OK)
         return NULL;
-    struct asking *a = calloc(1, sizeof *a + strlen(want->name) + 1);
+    struct asking *a = asking_new(b, want->name, want->owner);
     if (!a) {
-        *ret_err = client_fail(b, BELAY_E_MEMORY, "out of memory");
+        *ret_err = BELAY_E_MEMORY;
         return NULL;
     }
-    memcpy(a->name, want->name, strlen(want->name) + 1);
     a->keep = want->keep;
     a->blocking = blocking;
     a->has_waited = want->wait_ms != 0;
     a->ttl_ms = want->ttl_ms ? want->ttl_ms : CLIENT_TTL_MS;
-    a->sent_ms = client_now_ms();
+    snprintf(a->session, sizeof a->session, "%s", own_session(b, want));
     acquire_words(b, want, &c);
-    struct flight like = {.fn = on_acquired,
-                          .arg = a,
-                          .may_park = true,
-                          .keeps_result = blocking,
-                          .timeout_ms = client_add_ms(wait_of(want->wait_ms), b->timeout_ms)};
-    *ret_err = flight_send(b, c.w, c.n, &like);
+    struct client_call like = {.fn = on_acquired,
+                               .arg = a,
+                               .may_park = true,
+                               .keeps_result = blocking,
+                               .timeout_ms =
+                                   client_add_ms(wait_of(want->wait_ms), b->timeout_ms)};
+    *ret_err = client_call_send(b, c.w, c.n, &like);
     if (*ret_err == BELAY_E_OK)
         return a;
+    asking_over(b, a);
     free(a);
     return NULL;
 }
@@ -241,14 +374,14 @@ int belay_acquire_send(struct belay *b, const struct belay_acquire *want, belay_
         a->fn = fn;
         a->arg = arg;
     }
-    wire_arm(b);
+    connection_arm(b);
     return err;
 }
 
 /* Waits for the answer to `a`, which is freed here or, when it comes too late, by itself. */
 static int await(struct belay *b, struct asking *a, int64_t wait_ms, struct belay_grant *ret_g)
 {
-    int err = flight_wait(b, &a->done, client_add_ms(wait_ms, b->timeout_ms));
+    int err = client_call_wait(b, &a->done, client_add_ms(wait_ms, b->timeout_ms));
     if (err != BELAY_E_OK) {
         a->abandoned = true;
         return err;
@@ -267,7 +400,7 @@ int belay_acquire(struct belay *b, const struct belay_acquire *want, struct bela
     int err = BELAY_E_OK;
     do { /* a wait for ever is as many waits as it takes */
         *ret_g = no_grant;
-        err = flight_begin(b);
+        err = client_call_begin(b);
         struct asking *a = err == BELAY_E_OK ? ask(b, want, true, &err) : NULL;
         if (a)
             err = await(b, a, wait_of(want->wait_ms), ret_g);
@@ -320,9 +453,12 @@ int belay_release(struct belay *b, const char *name, uint64_t fence, const char 
     if (ret_held)
         *ret_held = false;
     int err = hold_words(b, &c, "RELEASE", name, fence, owner);
+    if (err == BELAY_E_OK)
+        err = client_call_begin(b); /* in a callback nothing is dropped that is not released */
     if (err != BELAY_E_OK)
         return err;
-    lease_drop(b, name, fence); /* first: it shall not be renewed, whatever the answer is */
+    lease_drop(b, name, fence,
+               owner); /* first: it shall not be renewed, whatever the answer is */
     err = call_number(b, &c, &count);
     if (err == BELAY_E_OK && ret_held)
         *ret_held = count > 0;
@@ -341,7 +477,15 @@ int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *o
     if (err != BELAY_E_OK)
         return err;
     words_option(&c, "TTL", ttl_ms);
-    return call_number(b, &c, ret_left_ms);
+    int64_t sent = client_now_ms();
+    struct client_hold *h = lease_find(b, name, fence, owner);
+    if (h)
+        lease_renewed(h, sent, ttl_ms, false); /* it may be carried out, whatever we hear */
+    err = call_number(b, &c, ret_left_ms);
+    h = lease_find(b, name, fence, owner);
+    if (h && err == BELAY_E_OK)
+        lease_renewed(h, sent, ttl_ms, true);
+    return err;
 }
 
 int belay_convert(struct belay *b, const char *name, uint64_t fence, enum belay_mode mode,
@@ -357,30 +501,30 @@ int belay_convert(struct belay *b, const char *name, uint64_t fence, enum belay_
     if (err == BELAY_E_OK && wait_ms < BELAY_FOREVER)
         err = client_fail(b, BELAY_E_USAGE, "a duration is negative");
     if (err == BELAY_E_OK)
-        err = flight_begin(b);
+        err = client_call_begin(b);
     if (err != BELAY_E_OK)
         return err;
     words_add(&c, "MODE");
     words_add(&c, mode == BELAY_SHARED ? "shared" : "exclusive");
     wait_words(&c, wait_ms);
-    struct asking *a = calloc(1, sizeof *a + strlen(name) + 1);
+    const struct client_hold *known = lease_find(b, name, fence, NULL);
+    struct asking *a = asking_new(b, name, known ? known->owner : "");
     if (!a)
-        return client_fail(b, BELAY_E_MEMORY, "out of memory");
-    memcpy(a->name, name, strlen(name) + 1);
-    a->blocking = a->is_convert = true;
-    struct flight like = {.fn = on_acquired,
-                          .arg = a,
-                          .may_park = true,
-                          .keeps_result = true,
-                          .timeout_ms = client_add_ms(wait_of(wait_ms), b->timeout_ms)};
-    err = flight_send(b, c.w, c.n, &like);
-    if (err != BELAY_E_OK) {
-        free(a);
-        return err;
-    }
-    err = await(b, a, wait_of(wait_ms), ret_g);
-    if (err == BELAY_E_OK && ret_g->status == BELAY_GRANTED)
-        lease_refence(b, name, fence, ret_g->fence);
+        return BELAY_E_MEMORY;
+    a->blocking = true;
+    a->old_fence = fence;
+    a->was_known = known != NULL;
+    a->ttl_ms = known ? known->ttl_ms : 0;
+    struct client_call like = {.fn = on_acquired,
+                               .arg = a,
+                               .may_park = true,
+                               .keeps_result = true,
+                               .timeout_ms = client_add_ms(wait_of(wait_ms), b->timeout_ms)};
+    err = client_call_send(b, c.w, c.n, &like);
+    if (err == BELAY_E_OK)
+        return await(b, a, wait_of(wait_ms), ret_g);
+    asking_over(b, a);
+    free(a);
     return err;
 }
 

@@ -8,14 +8,14 @@
 
 enum { TXN_DEPTH_MAX = 128 }; /* the server's own limit is lower */
 
-struct writer {
+struct txn_writer {
     struct buf out;
     int depth;
     const char *wrong; /* NULL: nothing so far */
 };
 
 /* Bytes above 127 go as they are: the server refuses what is not UTF-8. */
-static void put_string(struct writer *w, const char *s)
+static void put_string(struct txn_writer *w, const char *s)
 {
     buf_put_byte(&w->out, '"');
     for (; s && *s; s++) {
@@ -30,7 +30,7 @@ static void put_string(struct writer *w, const char *s)
     buf_put_byte(&w->out, '"');
 }
 
-static void put_member(struct writer *w, const char *name, const char *value)
+static void put_member(struct txn_writer *w, const char *name, const char *value)
 {
     if (!value)
         return;
@@ -38,13 +38,13 @@ static void put_member(struct writer *w, const char *name, const char *value)
     put_string(w, value);
 }
 
-static void put_flag(struct writer *w, const char *name, bool is, bool otherwise)
+static void put_flag(struct txn_writer *w, const char *name, bool is, bool otherwise)
 {
     if (is != otherwise)
         buf_printf(&w->out, ",\"%s\":%s", name, is ? "true" : "false");
 }
 
-static void put_value(struct writer *w, const struct belay_op *op)
+static void put_value(struct txn_writer *w, const struct belay_op *op)
 {
     if (op->json)
         buf_printf(&w->out, ",\"value\":%s", op->json);
@@ -52,7 +52,7 @@ static void put_value(struct writer *w, const struct belay_op *op)
         put_member(w, "value", op->value);
 }
 
-static void put_op(struct writer *w, const struct belay_op *op);
+static void put_op(struct txn_writer *w, const struct belay_op *op);
 
 static const char *word_of(enum belay_op_kind kind)
 {
@@ -79,7 +79,7 @@ static const char *word_of(enum belay_op_kind kind)
     return (size_t)kind < n ? words[kind] : NULL;
 }
 
-static void put_var(struct writer *w, const struct belay_op *op)
+static void put_var(struct txn_writer *w, const struct belay_op *op)
 {
     bool select = op->kind == BELAY_OP_SELECT;
     buf_put_str(&w->out, "{\"table\":");
@@ -101,7 +101,7 @@ static void put_var(struct writer *w, const struct belay_op *op)
     buf_put_byte(&w->out, '}');
 }
 
-static void put_lock(struct writer *w, const struct belay_op *op)
+static void put_lock(struct txn_writer *w, const struct belay_op *op)
 {
     buf_put_str(&w->out, "{\"name\":");
     put_string(w, op->name);
@@ -118,7 +118,7 @@ static void put_lock(struct writer *w, const struct belay_op *op)
     buf_put_byte(&w->out, '}');
 }
 
-static void put_list(struct writer *w, const struct belay_op *const *list)
+static void put_list(struct txn_writer *w, const struct belay_op *const *list)
 {
     buf_put_byte(&w->out, '[');
     for (size_t i = 0; list && list[i]; i++) {
@@ -128,13 +128,13 @@ static void put_list(struct writer *w, const struct belay_op *const *list)
     buf_put_byte(&w->out, ']');
 }
 
-static void put_part(struct writer *w, const char *before, const struct belay_op *op)
+static void put_part(struct txn_writer *w, const char *before, const struct belay_op *op)
 {
     buf_put_str(&w->out, before);
     put_op(w, op);
 }
 
-static void put_select(struct writer *w, const struct belay_op *op)
+static void put_select(struct txn_writer *w, const struct belay_op *op)
 {
     buf_put_str(&w->out, "{\"into\":");
     put_string(w, op->into);
@@ -145,7 +145,7 @@ static void put_select(struct writer *w, const struct belay_op *op)
     buf_put_byte(&w->out, '}');
 }
 
-static void put_parts(struct writer *w, const struct belay_op *op)
+static void put_parts(struct txn_writer *w, const struct belay_op *op)
 {
     switch (op->kind) {
     case BELAY_OP_ASSERT:
@@ -192,7 +192,7 @@ static void put_parts(struct writer *w, const struct belay_op *op)
     }
 }
 
-static void put_op(struct writer *w, const struct belay_op *op)
+static void put_op(struct txn_writer *w, const struct belay_op *op)
 {
     const char *word = op ? word_of(op->kind) : NULL;
     if (!word)
@@ -209,7 +209,7 @@ static void put_op(struct writer *w, const struct belay_op *op)
     w->depth--;
 }
 
-static void put_txn(struct writer *w, const struct belay *b, const struct belay_txn *txn)
+static void put_txn(struct txn_writer *w, const struct belay *b, const struct belay_txn *txn)
 {
     buf_put_str(&w->out, "{\"session\":");
     put_string(w, txn->session ? txn->session : b->session);
@@ -293,7 +293,7 @@ static int check_txn(struct belay *b, const struct belay_txn *txn)
 
 int belay_txn(struct belay *b, const struct belay_txn *txn, struct belay_txn_result *ret_r)
 {
-    struct writer w = {0};
+    struct txn_writer w = {0};
     int err = begin_result(b, ret_r);
     if (err == BELAY_E_OK)
         err = check_txn(b, txn);

@@ -1,5 +1,7 @@
 #include "command/answer.h"
 
+#include "proto/json.h"
+
 #include <stdio.h>
 #include <time.h>
 
@@ -263,29 +265,39 @@ static struct reply *namespace_map(struct arena *a, struct reply *in,
     return m;
 }
 
+static struct reply *lock_map(struct arena *a, struct reply *in, const struct lock_row *lock)
+{
+    struct reply *m = reply_map(a, in, NULL);
+    fill_lock(a, m, lock);
+    return m;
+}
+
 /* {"locks":[...],"next":name or null}; RESP [[...], next]. `next` is the AFTER of the next
- * page. */
+ * page. A page whose text would be too long ends early. */
 static struct reply *list_rows(const struct event *ev, enum op_kind op, struct arena *a)
 {
     struct reply *r = row(a);
     struct slice last = SLICE("");
+    size_t bytes = 0, i = 0;
     struct reply *list = reply_list(a, r,
                                     op == OP_LIST           ? "locks"
                                     : op == OP_SESSION_LIST ? "sessions"
                                                             : "namespaces");
-    for (size_t i = 0; i < ev->n_rows; i++) {
+    for (; i < ev->n_rows && bytes < LIMIT_LIST_BYTES; i++) {
+        const struct reply *one;
         if (op == OP_LIST) {
-            fill_lock(a, reply_map(a, list, NULL), &ev->locks[i]);
+            one = lock_map(a, list, &ev->locks[i]);
             last = ev->locks[i].name;
         } else if (op == OP_SESSION_LIST) {
-            session_map(a, list, &ev->sessions[i]);
+            one = session_map(a, list, &ev->sessions[i]);
             last = ev->sessions[i].id;
         } else {
-            namespace_map(a, list, &ev->namespaces[i], ev->at_ms);
+            one = namespace_map(a, list, &ev->namespaces[i], ev->at_ms);
             last = ev->namespaces[i].name;
         }
+        bytes += json_bytes(one);
     }
-    if (ev->more)
+    if (ev->more || i < ev->n_rows)
         reply_text(a, r, "next", last);
     else
         reply_null(a, r, "next");
@@ -297,6 +309,8 @@ static struct reply *rows_of(const struct event *ev, struct manner manner, struc
     enum op_kind op = (enum op_kind)manner.op;
     if (op == OP_LIST || op == OP_SESSION_LIST || op == OP_NAMESPACE_LIST)
         return list_rows(ev, op, a);
+    if (op >= OP_ACCOUNT_SHOW && op <= OP_TOKEN_LIST)
+        return answer_account(ev, manner, SLICE(""), a);
     if (op == OP_TABLE_LIST || op == OP_TABLE_SHOW)
         return answer_tables(ev, op, a);
     if (ev->n_rows == 0)
@@ -305,9 +319,7 @@ static struct reply *rows_of(const struct event *ev, struct manner manner, struc
         return session_map(a, NULL, &ev->sessions[0]);
     if (op == OP_NAMESPACE_SHOW)
         return namespace_map(a, NULL, &ev->namespaces[0], ev->at_ms);
-    struct reply *r = reply_new(a, REPLY_MAP);
-    fill_lock(a, r, &ev->locks[0]);
-    return r;
+    return lock_map(a, NULL, &ev->locks[0]);
 }
 
 /* A stale one says for how long it may have been so. */
@@ -360,11 +372,20 @@ static struct reply *plain(const struct event *ev, struct manner manner, struct 
     case EVENT_NAMESPACE_UPDATED:
     case EVENT_NAMESPACE_DELETED:
         return namespace_changed(ev, manner, a);
+    case EVENT_ACCOUNT_CREATED:
+    case EVENT_ACCOUNT_UPDATED:
+    case EVENT_ACCOUNT_DELETED:
+    case EVENT_TOKEN_CREATED:
+    case EVENT_TOKEN_ROTATED:
+    case EVENT_TOKEN_REVOKED:
+        return answer_account(ev, manner, SLICE(""), a);
     case EVENT_ROWS:
         return rows(ev, manner, a);
     case EVENT_FAILED:
         return failed(ev, a);
     case EVENT_OVERDUE: /* news only: nobody asked */
+    case EVENT_TOKEN_USED:
+    case EVENT_AUTH_RESET:
     case EVENT_EXPIRED:
     case EVENT_VARIABLE_EXPIRED:
     case EVENT_TXN: /* answer_txn() */

@@ -11,14 +11,20 @@ struct reply *answer_event(const struct event *ev, struct manner manner, uint64_
                            struct arena *a);
 
 /* What a node can say of itself (server/trust.h): every answer to a transaction carries it. */
-struct standing {
+struct answer_standing {
     uint64_t uptime_s;
     double trust, norm;
 };
 
 /* The answer to TXN: EVENT_TXN. A selected value is JSON through every door. */
-struct reply *answer_txn(const struct event *ev, struct standing standing, struct arena *a);
+struct reply *answer_txn(const struct event *ev, struct answer_standing standing,
+                         struct arena *a);
 struct reply *answer_tables(const struct event *ev, enum op_kind op, struct arena *a);
+
+/* Answers about accounts and tokens; `secret`: of a token that was made by it, or empty. */
+struct reply *answer_account(const struct event *ev, struct manner manner, struct slice secret,
+                             struct arena *a);
+void answer_rules(struct arena *a, struct reply *map, struct slice rules); /* as texts */
 
 /* The late outcome of an ACQUIRE or CONVERT that was told "queued": a RESP3 push
  * [word, name, fence, ticket, expires_in_ms, body or reason]. */

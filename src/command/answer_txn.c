@@ -90,7 +90,8 @@ static void put_real(struct arena *a, struct reply *map, const char *key, double
     reply_add(map, slice_str(key), r);
 }
 
-struct reply *answer_txn(const struct event *ev, struct standing standing, struct arena *a)
+struct reply *answer_txn(const struct event *ev, struct answer_standing standing,
+                         struct arena *a)
 {
     struct reply *r = reply_new(a, REPLY_MAP);
     r->flags |= REPLY_ROW;

@@ -229,6 +229,11 @@ static struct reply *fail_unknown(const struct params *ps, struct slice word, st
     return r;
 }
 
+static struct reply *fail_twice(enum param p, struct arena *a)
+{
+    return reply_error(a, BELAY_ERR_SYNTAX, "%s is given twice", infos[p].keyword.data);
+}
+
 struct reply *args_from_words(const struct params *ps, const struct slice *words, size_t n,
                               struct arena *a, struct args *ret)
 {
@@ -240,7 +245,7 @@ struct reply *args_from_words(const struct params *ps, const struct slice *words
         if (p == P_NONE)
             return fail_unknown(ps, words[at], a);
         if (args_has(ret, p))
-            return reply_error(a, BELAY_ERR_SYNTAX, "%s is given twice", infos[p].keyword.data);
+            return fail_twice(p, a);
         at++;
         if (infos[p].type == FLAG || infos[p].type == OFF) {
             ret->have |= 1ULL << p;
@@ -253,7 +258,8 @@ struct reply *args_from_words(const struct params *ps, const struct slice *words
         /* "POLICY timed 500" is short for "POLICY timed QUIET 500" */
         if (!fail && p == P_POLICY && ret->at[p].number == POLICY_TIMED && at < n &&
             words[at].len && words[at].data[0] >= '0' && words[at].data[0] <= '9')
-            fail = set_text(P_QUIET, false, words[at++], a, ret);
+            fail = args_has(ret, P_QUIET) ? fail_twice(P_QUIET, a)
+                                          : set_text(P_QUIET, false, words[at++], a, ret);
     }
     return fail;
 }

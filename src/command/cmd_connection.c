@@ -50,10 +50,12 @@ void cmd_hello(struct call *c)
         if (slice_eq_nocase(w[i], SLICE("SETNAME")) && i + 1 < n) {
             c->text = w[++i];
         } else if (slice_eq_nocase(w[i], SLICE("AUTH")) && i + 2 < n) {
-            cmd_auth(c);
-            return;
+            c->peer = w[i + 1];
+            c->secret = w[i + 2];
+            i += 2;
         } else {
-            call_fail(c, BELAY_ERR_SYNTAX, "unknown word %s; HELLO takes: [2|3 [SETNAME name]]",
+            call_fail(c, BELAY_ERR_SYNTAX,
+                      "unknown word %s; HELLO takes: [2|3 [AUTH id secret] [SETNAME name]]",
                       args_quote(c->arena, w[i]));
             return;
         }
@@ -61,10 +63,17 @@ void cmd_hello(struct call *c)
     call_act(c, ACTION_HELLO);
 }
 
+/* AUTH token, or AUTH id secret */
 void cmd_auth(struct call *c)
 {
-    call_fail(c, BELAY_ERR_DENIED,
-              "no accounts are configured: everybody is \"default\", leave AUTH out");
+    size_t n = c->args.n_rest;
+    if (n != 1 && n != 2) {
+        call_fail(c, BELAY_ERR_SYNTAX, "AUTH takes a token, or its id and its secret");
+        return;
+    }
+    c->peer = n == 2 ? c->args.rest[0] : SLICE("");
+    c->secret = c->args.rest[n - 1];
+    call_act(c, ACTION_LOGIN);
 }
 
 void cmd_ping(struct call *c)

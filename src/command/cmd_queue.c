@@ -10,3 +10,8 @@ void cmd_queue_list(struct call *c)
 {
     call_act(c, ACTION_QUEUE_LIST);
 }
+
+void cmd_queue_manage(struct call *c)
+{
+    call_act(c, ACTION_QUEUE_MANAGE);
+}

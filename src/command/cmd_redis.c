@@ -145,6 +145,7 @@ void cmd_zrem(struct call *c)
     c->op.kind = OP_RELEASE;
     c->op.name = args_text(&c->args, P_KEY);
     c->op.owner = args_text(&c->args, P_VALUE);
+    c->op.flags = OP_HOLDS_ONLY; /* who only waits has nothing that could be removed */
     c->manner.form = FORM_COUNT;
     c->manner.count = 1;
 }
@@ -182,6 +183,8 @@ static void put_kind(struct call *c, const struct script *s, size_t n_keys)
 {
     c->op.kind = kind_of[s->does];
     c->manner.form = s->does == SCRIPT_RELEASE && !s->permits ? FORM_RELEASED : FORM_COUNT;
+    if (s->does == SCRIPT_RELEASE)
+        c->op.flags = OP_HOLDS_ONLY;
     if (s->does == SCRIPT_ACQUIRE) {
         c->op.mode = MODE_EXCLUSIVE;
         c->op.flags = OP_FRESH;

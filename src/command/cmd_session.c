@@ -22,7 +22,9 @@ static struct slice new_id(struct call *c)
 void cmd_session_open(struct call *c)
 {
     c->op.kind = OP_SESSION_OPEN;
-    c->op.session = args_has(&c->args, P_ID) ? args_text(&c->args, P_ID) : new_id(c);
+    bool named = args_has(&c->args, P_ID);
+    c->op.session = named ? args_text(&c->args, P_ID) : new_id(c);
+    c->op.flags = named ? OP_NAMED : 0;
     c->op.ttl_ms = args_number(&c->args, P_SESSION_TTL, SESSION_TTL_DEFAULT_MS);
     c->op.linger_ms = args_number(&c->args, P_LINGER, 0);
     c->op.text = args_text(&c->args, P_DESCRIPTION);

@@ -1,5 +1,7 @@
 #include "command/command.h"
 
+#include "base/check.h"
+#include "command/rights.h"
 #include "command/route.h"
 #include "proto/http.h"
 
@@ -24,8 +26,8 @@ enum { COMMAND_NAME_BYTES_MAX = 32 };
 #define JSON       CMD_JSON
 
 static const struct command table[COMMAND_COUNT_ALL] = {
-#define CMD(id, name, fn, flags, method, path, positions, options, summary)                    \
-    [CMD_##id] = {{name, sizeof(name) - 1},       cmd_##fn, flags, method, path,               \
+#define CMD(id, name, fn, flags, need, method, path, positions, options, summary)              \
+    [CMD_##id] = {{name, sizeof(name) - 1},       cmd_##fn, flags, NEED_##need, method, path,  \
                   {LIST positions, LIST options}, summary},
 #include "command/commands.def"
 #undef CMD
@@ -106,7 +108,7 @@ void call_act(struct call *c, enum action action)
 
 /* What every op has in common; then the command's own function; then the bounds of the machine.
  */
-static void finish(struct call *c)
+static void read_call(struct call *c)
 {
     c->kind = CALL_OP;
     c->action = ACTION_NONE;
@@ -114,9 +116,7 @@ static void finish(struct call *c)
     c->op.account = c->context->account;
     c->op.ns = args_has(&c->args, P_NS) ? args_text(&c->args, P_NS) : c->context->ns;
     c->op.request = args_text(&c->args, P_REQUEST);
-    c->manner = (struct manner){.form = FORM_PLAIN,
-                                .command = (uint8_t)(c->command - table),
-                                .http = c->request->is_http};
+    c->manner = (struct manner){.form = FORM_PLAIN, .http = c->request->is_http};
     c->command->read(c);
     if (c->kind != CALL_OP)
         return;
@@ -129,18 +129,55 @@ static void finish(struct call *c)
     c->manner.op = (uint8_t)c->op.kind;
 }
 
+/* A refusal, in the words of its door. */
+static bool is_refused(struct call *c)
+{
+    struct reply *no = rights_refuse(c);
+    if (!no)
+        return false;
+    if (c->command->flags & CMD_GLOCK) { /* S4's paths have error bodies of their own */
+        struct reply *r = reply_new(c->arena, REPLY_MAP);
+        reply_text(c->arena, r, "error", no->text);
+        r->status = err_status(no->err);
+        r->headers = no->headers;
+        no = r;
+    }
+    call_answer(c, no);
+    return true;
+}
+
+/* Whoever has to log in first is told nothing else. */
+static bool is_stranger(struct call *c)
+{
+    c->kind = CALL_ACTION; /* nothing is known of it yet */
+    c->action = ACTION_NONE;
+    c->op.kind = OP_TICK;
+    return !c->context->who && is_refused(c);
+}
+
+/* The same, for whoever may. */
+static void finish(struct call *c)
+{
+    read_call(c);
+    if (c->kind != CALL_REPLY)
+        (void)is_refused(c);
+}
+
 static void read_resp(struct call *c)
 {
     const struct request *req = c->request;
     size_t skip = 0;
     c->command = command_find(req->verb);
-    if ((!c->command || c->command == &table[CMD_COMMAND]) && req->n_words > 0) {
+    bool both = c->command == &table[CMD_COMMAND] || c->command == &table[CMD_AUTH];
+    if ((!c->command || both) && req->n_words > 0) {
         const struct command *sub = find_sub(req->verb, req->words[0]);
         if (sub) {
             c->command = sub;
             skip = 1;
         }
     }
+    if (c->command && is_stranger(c))
+        return;
     if (!c->command) {
         bool container = is_container(req->verb);
         if (container && req->n_words)
@@ -229,6 +266,9 @@ static void read_http(struct call *c, struct request *req)
     c->args.have = 0;
     c->args.n_rest = 0;
     c->command = route_find(req, c->arena, &c->args, &fail);
+    BELAY_CHECK(c->command || fail); /* a command, or why there is none */
+    if (c->command && is_stranger(c))
+        return;
     if (!fail)
         fail = read_http_body(c, req);
     if (!fail)
@@ -258,11 +298,14 @@ void command_read(struct request *req, const struct context *context, struct are
     ret->reply = NULL;
     ret->number = 0;
     ret->text = ret->peer = slice_of("", 0);
+    ret->secret = SLICE("");
     ret->manner = (struct manner){.http = req->is_http};
     if (req->is_http)
         read_http(ret, req);
     else
         read_resp(ret);
+    if (ret->command)
+        ret->manner.command = (uint8_t)(ret->command - table); /* also of one that is wrong */
 }
 
 static const char *group_of(const struct command *cmd)
@@ -275,6 +318,8 @@ static const char *group_of(const struct command *cmd)
         return "Pages";
     if (cmd->flags & CMD_CONNECTION)
         return "The connection";
+    if (cmd >= &table[CMD_AUTH_INIT] && cmd <= &table[CMD_TOKEN_REVOKE])
+        return "Accounts and tokens";
     return "Locks, sessions, namespaces, variables";
 }
 

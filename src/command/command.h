@@ -14,6 +14,8 @@
 
 #include <assert.h>
 
+#include "machine/machine.h"
+
 struct call;
 struct scripts;
 
@@ -32,10 +34,26 @@ enum command_flag {
 };
 
 enum command_id {
-#define CMD(id, name, fn, flags, method, path, positions, options, summary) CMD_##id,
+#define CMD(id, name, fn, flags, need, method, path, positions, options, summary) CMD_##id,
 #include "command/commands.def"
 #undef CMD
     COMMAND_COUNT_ALL
+};
+
+/* The right that a command takes: rights.h. */
+enum need {
+    NEED_NOTHING, /* not even to log in */
+    NEED_TOKEN,   /* any token that counts; what is shown is what it may read */
+    NEED_READ,    /* the verb, for every name in it */
+    NEED_LOCK,
+    NEED_BREAK,
+    NEED_ADMIN,     /* for the namespace, or the queue */
+    NEED_READ_ALL,  /* for the whole namespace */
+    NEED_READ_SOME, /* somewhere in the namespace; what is shown is what it may read */
+    NEED_LOCK_SOME, /* anywhere */
+    NEED_EACH,      /* TXN: read for what it looks at, lock for what it changes */
+    NEED_CLUSTER,
+    NEED_ACCOUNTS,
 };
 
 enum call_kind { CALL_OP, CALL_REPLY, CALL_ACTION };
@@ -43,7 +61,8 @@ enum call_kind { CALL_OP, CALL_REPLY, CALL_ACTION };
 /* What only the server can do for a connection. */
 enum action {
     ACTION_NONE,
-    ACTION_HELLO, /* number: RESP version, 0: as it is; text: name or empty */
+    ACTION_HELLO, /* number: RESP version, 0: as it is; text: name or empty; with a secret:
+                     LOGIN */
     ACTION_USE,   /* text: namespace */
     ACTION_WATCH, /* text: prefix; number: first event wanted, 0: from now on */
     ACTION_UNWATCH,
@@ -58,6 +77,10 @@ enum action {
     ACTION_CLUSTER,    /* its command says what; text: node, peer: its address, number */
     ACTION_QUEUE_PUSH, /* the arguments are in the call */
     ACTION_QUEUE_LIST,
+    ACTION_QUEUE_MANAGE,
+    ACTION_LOGIN,     /* peer: public id or empty, secret: the secret, or the whole token */
+    ACTION_AUTH_INIT, /* the op makes the first token, if it may: only from this machine */
+    ACTION_WHOAMI,
 };
 
 /* How the answer shall look; kept while the asker waits, so it is small. */
@@ -87,16 +110,21 @@ static_assert(COMMAND_COUNT_ALL < 256 && OP_KIND_COUNT < 256, "struct manner kee
 
 /* What a request is read in: borrowed for the call. */
 struct context {
-    struct slice account, ns; /* the connection's */
-    int resp;                 /* RESP version, 0: HTTP */
-    uint64_t target;          /* the connection's number, for SESSION ATTACH */
-    struct scripts *scripts;  /* those that were loaded */
+    struct slice account, ns;        /* the connection's */
+    int resp;                        /* RESP version, 0: HTTP */
+    uint64_t target;                 /* the connection's number, for SESSION ATTACH */
+    struct scripts *scripts;         /* those that were loaded */
+    bool closed;                     /* whoever asks must have logged in */
+    const struct machine_token *who; /* as what; NULL: nobody has, or has to */
+    uint64_t generation;             /* of that token */
+    uint64_t wall_ms;                /* time of day */
 };
 
 struct command {
     struct slice name; /* "SESSION OPEN"; HTTP only: "/healthz" */
     void (*read)(struct call *c);
     unsigned flags;
+    enum need need;
     const char *method, *path; /* "POST|PUT", "/v1/sessions/{id}"; NULL: RESP only */
     struct params params;
     const char *summary;
@@ -115,6 +143,7 @@ struct call {
     struct reply *reply; /* CALL_REPLY */
     enum action action;
     struct slice text, peer;
+    struct slice secret; /* of a new token, for its answer alone; LOGIN: to be checked */
     uint64_t number;
     uint64_t min_uptime_s; /* TXN: what the node must be able to say of itself */
     double min_trust;
@@ -139,7 +168,7 @@ void call_answer(struct call *c, struct reply *r);
 void call_answer_status(struct call *c, const char *word); /* "+OK" */
 void call_act(struct call *c, enum action action);
 
-#define CMD(id, name, fn, flags, method, path, positions, options, summary)                    \
+#define CMD(id, name, fn, flags, need, method, path, positions, options, summary)              \
     void cmd_##fn(struct call *c);
 #include "command/commands.def"
 #undef CMD

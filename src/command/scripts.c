@@ -383,7 +383,7 @@ static bool normalize(struct slice text, struct normal *n, struct buf *out)
 
 /* --- what is known --- */
 
-struct known {
+struct known_script {
     char sha[SCRIPT_SHA_BYTES];
     const struct script *script;
 };
@@ -391,7 +391,7 @@ struct known {
 struct scripts {
     struct normal normal; /* room to work in */
     struct buf forms[TABLE_ROWS];
-    struct known known[SCRIPTS_KNOWN_MAX];
+    struct known_script known[SCRIPTS_KNOWN_MAX];
     size_t n, next;
 };
 
@@ -461,7 +461,7 @@ const struct script *scripts_learn(struct scripts *s, struct slice text,
     found = recognise(s, text);
     if (!found)
         return NULL;
-    struct known *k = &s->known[s->next];
+    struct known_script *k = &s->known[s->next];
     memcpy(k->sha, ret_sha, SCRIPT_SHA_BYTES);
     k->script = found;
     s->next = (s->next + 1) % SCRIPTS_KNOWN_MAX;

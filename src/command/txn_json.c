@@ -83,7 +83,7 @@ static const char *quoted(struct maker *mk, struct slice s)
 enum member_type { TYPE_TEXT, TYPE_VALUE, TYPE_FLAG, TYPE_NUMBER, TYPE_MODE };
 
 /* A member of an operator or statement: which have it, and where its value goes. */
-struct member {
+struct json_member {
     struct slice name; /* empty: the end of a table */
     enum member_type type;
     bool needed;
@@ -98,14 +98,14 @@ struct member {
 #define VAR(field)  offsetof(struct program_var, field)
 #define LOCK(field) offsetof(struct program_lock, field)
 
-static const struct member exists_members[] = {
+static const struct json_member exists_members[] = {
     {S("table"), TYPE_TEXT, true, VAR(table), 0},
     {S("key"), TYPE_TEXT, true, VAR(key), 0},
     {S("value"), TYPE_VALUE, false, VAR(value), 0},
     {S("ignore_this_session"), TYPE_FLAG, false, VAR(flags), VAR_IGNORE_THIS_SESSION},
     {S(""), TYPE_TEXT, false, 0, 0},
 };
-static const struct member set_members[] = {
+static const struct json_member set_members[] = {
     {S("table"), TYPE_TEXT, true, VAR(table), 0},
     {S("key"), TYPE_TEXT, true, VAR(key), 0},
     {S("value"), TYPE_VALUE, false, VAR(value), 0},
@@ -115,13 +115,13 @@ static const struct member set_members[] = {
     {S("respect_exclusive"), TYPE_FLAG, false, VAR(flags), VAR_RESPECT_EXCLUSIVE},
     {S(""), TYPE_TEXT, false, 0, 0},
 };
-static const struct member delete_members[] = {
+static const struct json_member delete_members[] = {
     {S("table"), TYPE_TEXT, true, VAR(table), 0},
     {S("key"), TYPE_TEXT, true, VAR(key), 0},
     {S("value"), TYPE_VALUE, false, VAR(value), 0},
     {S(""), TYPE_TEXT, false, 0, 0},
 };
-static const struct member select_members[] = {
+static const struct json_member select_members[] = {
     {S("into"), TYPE_TEXT, true, VAR(into), 0},
     {S("table"), TYPE_TEXT, true, VAR(table), 0},
     {S("key"), TYPE_TEXT, true, VAR(key), 0},
@@ -130,7 +130,7 @@ static const struct member select_members[] = {
     {S("many"), TYPE_FLAG, false, VAR(flags), VAR_MANY},
     {S(""), TYPE_TEXT, false, 0, 0},
 };
-static const struct member lock_members[] = {
+static const struct json_member lock_members[] = {
     {S("name"), TYPE_TEXT, true, LOCK(name), 0},
     {S("owner"), TYPE_TEXT, false, LOCK(owner), 0},
     {S("mode"), TYPE_MODE, false, LOCK(mode), 0},
@@ -142,13 +142,13 @@ static const struct member lock_members[] = {
     {S("into"), TYPE_TEXT, false, LOCK(into), 0},
     {S(""), TYPE_TEXT, false, 0, 0},
 };
-static const struct member unlock_members[] = {
+static const struct json_member unlock_members[] = {
     {S("name"), TYPE_TEXT, true, LOCK(name), 0},
     {S("owner"), TYPE_TEXT, false, LOCK(owner), 0},
     {S("fence"), TYPE_NUMBER, false, LOCK(fence), INT64_MAX},
     {S(""), TYPE_TEXT, false, 0, 0},
 };
-static const struct member into_members[] = {
+static const struct json_member into_members[] = {
     {S("into"), TYPE_TEXT, true, VAR(into), 0},
     {S(""), TYPE_TEXT, false, 0, 0},
 };
@@ -171,7 +171,7 @@ static bool put_value(struct maker *mk, const struct json_token *t)
                 LIMIT_VALUE_BYTES);
 }
 
-static bool read_flag(struct maker *mk, const struct member *m, const struct json_token *t,
+static bool read_flag(struct maker *mk, const struct json_member *m, const struct json_token *t,
                       uint64_t *flags)
 {
     if (t->type != JSON_TRUE && t->type != JSON_FALSE)
@@ -180,8 +180,8 @@ static bool read_flag(struct maker *mk, const struct member *m, const struct jso
     return true;
 }
 
-static bool read_number(struct maker *mk, const struct member *m, const struct json_token *t,
-                        uint64_t *number)
+static bool read_number(struct maker *mk, const struct json_member *m,
+                        const struct json_token *t, uint64_t *number)
 {
     if (t->type == JSON_NUMBER && json_u64(t->raw, number) && *number <= m->flag)
         return true;
@@ -201,8 +201,8 @@ static bool read_mode(struct maker *mk, const struct json_token *t, uint64_t *mo
     return true;
 }
 
-static bool read_member(struct maker *mk, const struct member *m, const struct json_token *t,
-                        void *into)
+static bool read_member(struct maker *mk, const struct json_member *m,
+                        const struct json_token *t, void *into)
 {
     void *at = (char *)into + m->offset;
     if (t->type == JSON_NULL && m->type != TYPE_VALUE)
@@ -230,9 +230,9 @@ static bool read_member(struct maker *mk, const struct member *m, const struct j
 }
 
 /* What was needed and is missing or blank, or NULL. */
-static const struct member *missing(const struct member *members, const void *from)
+static const struct json_member *missing(const struct json_member *members, const void *from)
 {
-    for (const struct member *m = members; m->name.len; m++) {
+    for (const struct json_member *m = members; m->name.len; m++) {
         if (m->needed &&
             is_blank(*(const struct slice *)(const void *)((const char *)from + m->offset)))
             return m;
@@ -243,14 +243,14 @@ static const struct member *missing(const struct member *members, const void *fr
 /* Reads the object `t` into a program_var or program_lock. Members called in `others` (the
  * parts that are read by themselves) are passed over. */
 static bool read_members(struct maker *mk, const struct json_token *t,
-                         const struct member *members, const char *other, void *into)
+                         const struct json_member *members, const char *other, void *into)
 {
     if (t->type != JSON_OBJECT)
         return fail(mk, BELAY_ERR_SYNTAX, "an object is needed here");
     const struct json_token *item = t + 1;
     for (uint32_t i = 0; i < t->items; i++, item += item->span) {
         struct slice key = json_key(item, mk->a);
-        const struct member *m = members;
+        const struct json_member *m = members;
         while (m->name.len && !slice_eq(key, m->name))
             m++;
         if (m->name.len && !read_member(mk, m, item, into))
@@ -258,7 +258,7 @@ static bool read_members(struct maker *mk, const struct json_token *t,
         if (!m->name.len && !(other && slice_eq(key, slice_str(other))))
             return fail(mk, BELAY_ERR_SYNTAX, "unknown member \"%s\"", quoted(mk, key));
     }
-    const struct member *m = missing(members, into);
+    const struct json_member *m = missing(members, into);
     if (m)
         return fail(mk, BELAY_ERR_SYNTAX, "\"%s\" is missing or blank", m->name.data);
     return true;
@@ -276,7 +276,7 @@ static bool is_any(struct slice value)
 static bool make_var(struct maker *mk, enum program_node node, const struct json_token *t)
 {
     struct program_var v = {0};
-    const struct member *members = exists_members;
+    const struct json_member *members = exists_members;
     if (node == NODE_SET)
         members = set_members;
     else if (node == NODE_DELETE)
@@ -588,17 +588,18 @@ static bool make_statement(struct maker *mk, const struct json_token *t)
 
 /* --- the document --- */
 
-struct head {
+struct statement_head {
     struct slice session, description, request;
     uint64_t wait_ms, min_uptime_s;
 };
 
-static const struct member head_members[] = {
-    {S("session"), TYPE_TEXT, true, offsetof(struct head, session), 0},
-    {S("description"), TYPE_TEXT, false, offsetof(struct head, description), 0},
-    {S("request"), TYPE_TEXT, false, offsetof(struct head, request), 0},
-    {S("wait_ms"), TYPE_NUMBER, false, offsetof(struct head, wait_ms), LIMIT_WAIT_MS},
-    {S("min_uptime_s"), TYPE_NUMBER, false, offsetof(struct head, min_uptime_s), UPTIME_MAX_S},
+static const struct json_member head_members[] = {
+    {S("session"), TYPE_TEXT, true, offsetof(struct statement_head, session), 0},
+    {S("description"), TYPE_TEXT, false, offsetof(struct statement_head, description), 0},
+    {S("request"), TYPE_TEXT, false, offsetof(struct statement_head, request), 0},
+    {S("wait_ms"), TYPE_NUMBER, false, offsetof(struct statement_head, wait_ms), LIMIT_WAIT_MS},
+    {S("min_uptime_s"), TYPE_NUMBER, false, offsetof(struct statement_head, min_uptime_s),
+     UPTIME_MAX_S},
     {S(""), TYPE_TEXT, false, 0, 0},
 };
 
@@ -625,13 +626,14 @@ static bool read_trust(struct maker *mk, const struct json_token *t, double *ret
 
 static bool read_head(struct maker *mk, const struct json_token *root, struct txn *ret)
 {
-    struct head head = {.session = {"", 0}, .description = {"", 0}, .request = {"", 0}};
+    struct statement_head head = {
+        .session = {"", 0}, .description = {"", 0}, .request = {"", 0}};
     const struct json_token *item = root + 1;
     if (root->type != JSON_OBJECT)
         return fail(mk, BELAY_ERR_SYNTAX, "a transaction is an object");
     for (uint32_t i = 0; i < root->items; i++, item += item->span) {
         struct slice key = json_key(item, mk->a);
-        const struct member *m = head_members;
+        const struct json_member *m = head_members;
         while (m->name.len && !slice_eq(key, m->name))
             m++;
         if (m->name.len && !read_member(mk, m, item, &head))

@@ -45,6 +45,9 @@ struct engine_config {
     uint64_t (*clock_ms)(void *ctx); /* monotonic */
     void *clock_ctx;
     struct feed *feed; /* borrowed; news go there */
+    /* Tests alone: machine_set_askers(). 0: the whole count. */
+    unsigned count_bits;
+    bool by_number;
 };
 
 struct engine *engine_open(const struct engine_config *config); /* never NULL */
@@ -62,6 +65,10 @@ void engine_cancel(struct engine *e, struct ask *ask);
  * grant, until it is asked for again (for a while: machine/receipt.h). */
 void engine_leave(struct engine *e, struct ask *ask);
 
+/* The asker does not wait any longer, but it is answered: what it was granted stays; if it
+ * stands in a line, its time is up. */
+void engine_end_wait(struct engine *e, struct ask *ask);
+
 /* Nothing is on its way: whoever is not answered by now stands in a line. */
 bool engine_is_idle(const struct engine *e);
 
@@ -73,10 +80,21 @@ void engine_flush(struct engine *e);
 uint64_t engine_next_ms(struct engine *e);
 void engine_tick(struct engine *e); /* bounded work: one batch of ends */
 
-/* Can this node serve now? NULL: yes; else why not, for /readyz. */
-const char *engine_not_ready(const struct engine *e);
+/* Can this node serve now? NULL: yes; else why not and what to do, for people, and in *ret_word
+ * in one word, for alarms: too-old, leaving, stopping, fetching, no-leader, no-majority,
+ * behind.
+ */
+const char *engine_not_ready(const struct engine *e, const char **ret_word);
 void engine_counts(const struct engine *e, struct machine_counts *ret); /* for metrics */
-uint64_t engine_now_ms(struct engine *e);                               /* state-machine time */
+uint64_t engine_by_clock(uint64_t span_ms); /* of state-machine time: so long by the clock */
+uint64_t engine_now_ms(struct engine *e);   /* state-machine time */
+
+/* What this node knows of tokens (machine.h has the same): it may be behind. */
+bool engine_closed(const struct engine *e);
+bool engine_login(struct engine *e, const struct op *op, uint64_t *ret_generation);
+struct machine_token;
+bool engine_token(const struct engine *e, struct slice id, uint64_t generation,
+                  uint64_t wall_ms, struct machine_token *ret);
 
 /* The connection numbers for SESSION_ATTACH/DETACH (op.target): unique over nodes and restarts.
  */

@@ -1,39 +1,38 @@
-/* engine_core.h - the fields behind engine.h, for engine.c and post.c. */
+/* engine_core.h - the fields behind engine.h, for engine.c and router.c. */
 #ifndef BELAY_ENGINE_ENGINE_CORE_H
 #define BELAY_ENGINE_ENGINE_CORE_H
 
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "engine/engine.h"
 #include "engine/order.h"
+#include "engine/remaining.h"
 #include "machine/machine.h"
 
-/* The rest of a number is the order's: which node, which of its runs. */
-#define ASK_GENERATION_MASK ((UINT64_C(1) << (OP_RUN_SHIFT - ASK_SLOT_BITS)) - 1)
 enum {
-    ASK_SLOT_BITS = 24,
-    ASK_SLOTS_MAX = 1 << ASK_SLOT_BITS,
     CANCEL_KEEP_BYTES =
         256, /* of an op that was prepared; a larger one gives its memory back */
     TICK_PATIENCE_MS = 1000,
     ROUTES_KEPT = 64,
+    SESSIONS_KEPT = 1 << 14,
 };
 
 /* An outstanding ask. */
-struct slot {
+struct asker_slot {
     struct ask *ask; /* NULL: free */
-    uint64_t generation;
-    uint32_t next_free;
+    struct map_node by_count;
+    uint32_t at, next_free; /* in engine.slots */
     bool want_lock, want_holders;
     bool expected;       /* engine_missed() must not take it for lost */
-    size_t shard;        /* with `cancel`: where it may stand in a line */
+    size_t group;        /* with `cancel`: where it may stand in a line */
+    uint64_t asked_ms;   /* of the caller's clock */
     uint64_t give_up_ms; /* of the caller's clock; 0: never */
     struct buf cancel;   /* the op that takes it out of the line, made when it has to wait */
-    struct buf use;      /* id of a session that may have been over when it was used */
-    struct buf then;     /* the op that comes when its session is enrolled in its shard */
+    struct buf then;     /* the op that comes when its session has been kept */
 };
 
-/* Letters on their way from one group to another, while this node leads the first: soft state,
+/* Messages on their way from one group to another, while this node leads the first: soft state,
  * what is not taken after a while is sent again. */
 struct carried {
     uint64_t sent, confirmed; /* numbers */
@@ -41,19 +40,30 @@ struct carried {
 };
 
 /* One shard: its state, and its time as this node would stamp it. */
-struct shard {
+struct engine_group {
     struct machine *machine;
-    uint64_t clock_ms; /* of the caller's clock when now_ms was set */
-    uint64_t now_ms;   /* state-machine time */
+    uint64_t clock_ms;     /* of the caller's clock when now_ms was set */
+    uint64_t now_ms;       /* state-machine time */
+    struct remaining late; /* the same, as whoever leads says */
     uint64_t
         tick_ms; /* of the caller's clock, when a tick was submitted; 0: none is on its way */
-    struct carried out, in; /* shards: letters from group 0, and to it */
+    struct carried out, in; /* shards: messages from group 0, and to it */
 };
 
 /* Which group a namespace is in; len 0: nothing is kept here. */
 struct route {
     unsigned char name[LIMIT_ACCOUNT_BYTES + 1 + LIMIT_NAMESPACE_BYTES];
-    size_t len, shard;
+    size_t len, group;
+};
+
+/* A session that was kept for somebody at this node. */
+struct kept_session {
+    uint64_t number;
+    uint64_t asked_ms; /* of the caller's clock: it was kept after that */
+    uint64_t now_ms;   /* of group 0, when it was */
+    uint64_t ttl_ms;
+    size_t len, account_len; /* of its id; 0: nothing is kept here */
+    char id[LIMIT_SESSION_BYTES], account[LIMIT_ACCOUNT_BYTES];
 };
 
 struct engine {
@@ -61,29 +71,44 @@ struct engine {
     struct feed *feed;
     uint64_t (*clock_ms)(void *ctx);
     void *clock_ctx;
-    struct shard *shards;
-    struct slot *slots; /* slot 0 is never used */
+    struct engine_group *groups;
+    struct asker_slot **slots; /* the first is never used */
     uint32_t n_slots, cap_slots, first_free;
+    struct map by_count; /* those that are not free, by the count in the ask's number */
+    uint64_t count;      /* of the last ask */
+    unsigned count_bits; /* engine_config */
+    bool by_number;
     uint64_t targets;
     bool delivering;  /* answers are being given: nothing may be submitted now */
-    struct list held; /* answers that wait until letters are taken: post.c */
+    struct list held; /* answers that wait until messages are taken: router.c */
     struct route routes[ROUTES_KEPT];
+    struct kept_session *kept; /* SESSIONS_KEPT, by hash; NULL at first */
+    struct ask keeper;         /* a keep-alive of the server itself that is on its way */
+    uint64_t detached_ms; /* of the caller's clock, when a connection here last let one go */
     struct effects fx;
 };
 
 uint64_t engine_clock(const struct engine *e);
-struct slot *engine_slot(struct engine *e, uint64_t id); /* NULL: nobody asked this node */
-void engine_deliver(struct engine *e, size_t shard);     /* e->fx */
+struct asker_slot *engine_slot(struct engine *e,
+                               uint64_t id);         /* NULL: nobody asked this node */
+void engine_deliver(struct engine *e, size_t group); /* e->fx */
 
-/* post.c: what several groups do together. None of it does anything when there is one. */
-size_t post_route(struct engine *e, struct op *op); /* the group for this op */
-/* The session of this op must be known in its shard first: true when the op waits for that. */
-bool post_enrol(struct engine *e, size_t shard, const struct op *op);
-/* The answer has letters that must be taken before it is true: then it is kept. */
-bool post_hold(struct engine *e, size_t shard, const struct event *ev);
-void post_used(struct engine *e, size_t shard, const struct op *op); /* after it was applied */
-void post_count(struct engine *e, size_t shard, const struct event *ev);
-void post_fill(struct engine *e, const struct op *op); /* rows of group 0 */
-uint64_t post_next_ms(struct engine *e);
-void post_close(struct engine *e);
+/* router.c: what several groups do together. None of it does anything when there is one. */
+size_t router_route(struct engine *e, struct op *op); /* the group for this op */
+/* Keep first, then act: true when the op waits until its session has been kept. */
+bool router_keep(struct engine *e, size_t group, struct op *op);
+/* Who waits for the answer of an op that nobody asked for, to know what was kept; or NULL. One
+ * at a time is enough: sessions of a second batch are kept when they are used. */
+struct ask *router_keeper(struct engine *e, const struct op *op);
+void router_submitted(struct engine *e,
+                      const struct op *op); /* from this node, before its order */
+void router_applied(struct engine *e, size_t group,
+                    const struct op *op); /* before its answers */
+void router_forget(struct engine *e);     /* what was kept counts no more */
+/* The answer has messages that must be taken before it is true: then it is kept. */
+bool router_hold(struct engine *e, size_t group, const struct event *ev);
+void router_count(struct engine *e, size_t group, const struct event *ev);
+void router_fill(struct engine *e, const struct op *op); /* rows of group 0 */
+uint64_t router_next_ms(struct engine *e);
+void router_close(struct engine *e);
 #endif

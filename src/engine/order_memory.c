@@ -1,6 +1,7 @@
 /* order_memory.c - the simplest order: the one in which ops come. */
 #include "base/mem.h"
 #include "engine/order.h"
+#include "machine/level.h"
 
 #include <stdlib.h>
 
@@ -14,14 +15,14 @@ static void memory_open(struct order *o, struct engine *e)
     ((struct order_memory *)o)->engine = e;
 }
 
-static void memory_submit(struct order *o, size_t shard, struct op *op)
+static void memory_submit(struct order *o, size_t group, struct op *op)
 {
-    engine_ordered(((struct order_memory *)o)->engine, shard, op);
+    engine_ordered(((struct order_memory *)o)->engine, group, op);
 }
 
-static void memory_read(struct order *o, size_t shard, const struct op *op)
+static void memory_read(struct order *o, size_t group, const struct op *op)
 {
-    engine_readable(((struct order_memory *)o)->engine, shard, op);
+    engine_readable(((struct order_memory *)o)->engine, group, op);
 }
 
 static void memory_close(struct order *o)
@@ -35,6 +36,6 @@ static const struct order_ops memory_ops = {
 struct order *order_memory_open(void)
 {
     struct order_memory *o = mem_zalloc(sizeof *o);
-    o->order = (struct order){.ops = &memory_ops, .n_shards = 1};
+    o->order = (struct order){.ops = &memory_ops, .n_groups = 1, .first_level = LEVEL_NEWEST};
     return &o->order;
 }

@@ -7,20 +7,20 @@
 /* What is kept of an event, its bytes right behind it: news say that something happened, not
  * what is inside. A body or a row is for the asker. Small, because the ring is written at every
  * step and should stay in the cache. */
-struct kept {
+struct feed_event {
     uint64_t at_ms, fence, ticket, position, count, expires_in_ms, waited_ms;
     uint8_t kind, reason, mode, forever;
     uint16_t account_len, ns_len, name_len, owner_len, session_len;
     char bytes[];
 };
 
-struct slot {
-    struct kept *kept;
+struct feed_slot {
+    struct feed_event *kept;
     size_t cap; /* of its bytes */
 };
 
 struct feed {
-    struct slot *slots;
+    struct feed_slot *slots;
     size_t cap;
     uint64_t next;  /* number of the next event */
     uint64_t first; /* what is before it is gone; so is what is before next - cap */
@@ -67,7 +67,7 @@ static void wake(struct feed *f, const struct event *ev)
 
 uint64_t feed_append(struct feed *f, const struct event *ev)
 {
-    struct slot *slot = &f->slots[f->next % f->cap];
+    struct feed_slot *slot = &f->slots[f->next % f->cap];
     size_t need = ev->account.len + ev->ns.len + ev->name.len + ev->owner.len + ev->session.len;
     BELAY_CHECK(need <= UINT16_MAX); /* names and descriptions: far below */
     if (need > slot->cap || !slot->kept) {
@@ -75,23 +75,23 @@ uint64_t feed_append(struct feed *f, const struct event *ev)
         slot->cap = (need + 31) / 32 * 32;
         slot->kept = mem_alloc(sizeof *slot->kept + slot->cap);
     }
-    struct kept *k = slot->kept;
-    *k = (struct kept){.at_ms = ev->at_ms,
-                       .fence = ev->fence,
-                       .ticket = ev->ticket,
-                       .position = ev->position,
-                       .count = ev->count,
-                       .expires_in_ms = ev->expires_in_ms,
-                       .waited_ms = ev->waited_ms,
-                       .kind = (uint8_t)ev->kind,
-                       .reason = (uint8_t)ev->reason,
-                       .mode = (uint8_t)ev->mode,
-                       .forever = ev->forever,
-                       .account_len = (uint16_t)ev->account.len,
-                       .ns_len = (uint16_t)ev->ns.len,
-                       .owner_len = (uint16_t)ev->owner.len,
-                       .session_len = (uint16_t)ev->session.len,
-                       .name_len = (uint16_t)ev->name.len};
+    struct feed_event *k = slot->kept;
+    *k = (struct feed_event){.at_ms = ev->at_ms,
+                             .fence = ev->fence,
+                             .ticket = ev->ticket,
+                             .position = ev->position,
+                             .count = ev->count,
+                             .expires_in_ms = ev->expires_in_ms,
+                             .waited_ms = ev->waited_ms,
+                             .kind = (uint8_t)ev->kind,
+                             .reason = (uint8_t)ev->reason,
+                             .mode = (uint8_t)ev->mode,
+                             .forever = ev->forever,
+                             .account_len = (uint16_t)ev->account.len,
+                             .ns_len = (uint16_t)ev->ns.len,
+                             .owner_len = (uint16_t)ev->owner.len,
+                             .session_len = (uint16_t)ev->session.len,
+                             .name_len = (uint16_t)ev->name.len};
     char *at = slice_put(k->bytes, ev->account);
     at = slice_put(at, ev->ns);
     at = slice_put(at, ev->name);
@@ -120,7 +120,7 @@ enum belay_err feed_get(struct feed *f, uint64_t seq, const struct event **ret_e
     BELAY_CHECK(seq < f->next);
     if (seq < f->first || f->next - seq > f->cap)
         return BELAY_ERR_GONE;
-    const struct kept *k = f->slots[seq % f->cap].kept;
+    const struct feed_event *k = f->slots[seq % f->cap].kept;
     f->shown = (struct event){.kind = (enum event_kind)k->kind,
                               .news = true,
                               .reason = (enum reason)k->reason,

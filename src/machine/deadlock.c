@@ -1,12 +1,114 @@
 /* deadlock.c - a wait that would close a cycle is refused before it begins.
  *
- * A walk over "waits for": from the lock that is wanted to its holders, from a holder to the
+ * A search over "waits for": from the lock that is wanted to its holders, from a holder to the
  * locks it waits for, and so on; when it comes back to the one who asks, that is the cycle.
- * Bounded in depth and in edges. Semaphores are left out: a permit may come from anybody. */
+ * Breadth first, so that it is a shortest one: holders by fence, waits by ticket. Whoever waits
+ * and whatever is waited for is looked at once, and the number of edges is bounded: so is the
+ * time, whatever the length of a cycle. Semaphores are left out: a permit may come from
+ * anybody. */
 #include "base/check.h"
+#include "base/mem.h"
+#include "machine/level.h"
 #include "machine/state.h"
 
-enum { DEADLOCK_EDGES_MAX = 1024, DEADLOCK_WAITS_MAX = 16 };
+enum { DEADLOCK_EDGES_MAX = 16384, DEADLOCK_HOLDERS_MAX = 1024 };
+
+struct search {
+    struct machine *m;
+    const struct space *space;
+    struct who origin;
+    size_t n, edges;
+};
+
+static struct search_step *add_step(struct search *s, struct who waiter, const struct lock *l)
+{
+    struct machine *m = s->m;
+    if (s->n == m->cap_steps) {
+        m->cap_steps = m->cap_steps ? m->cap_steps * 2 : 64;
+        m->steps = mem_resize(m->steps, m->cap_steps * sizeof *m->steps);
+    }
+    m->steps[s->n] = (struct search_step){.waiter = waiter, .lock = l};
+    return &m->steps[s->n++];
+}
+
+/* What this holder waits for comes next, if nobody has led there before. */
+static void add_waits(struct search *s, struct who holder, size_t from)
+{
+    struct waiter *v = waiter_find(s->m, s->space, holder);
+    if (!v || v->searched == s->m->searches)
+        return;
+    v->searched = s->m->searches;
+    list_each (it, &v->waits) {
+        const struct lock *l = list_item(it, struct wait, in_waiter)->lock;
+        if (l->capacity != CAPACITY_RW || l->more->searched == s->m->searches)
+            continue;
+        if (s->edges++ >= DEADLOCK_EDGES_MAX)
+            return;
+        l->more->searched = s->m->searches;
+        add_step(s, holder, l)->from = from;
+    }
+}
+
+/* Does a holder of that lock close the cycle? */
+static bool look_at(struct search *s, size_t at)
+{
+    const struct lock *l = s->m->steps[at].lock;
+    struct who waiter = s->m->steps[at].waiter;
+    size_t holders = 0;
+    list_each (it, &l->holds) {
+        const struct hold *h = list_item(it, const struct hold, in_lock);
+        struct who holder = {hold_owner(h), h->session};
+        if (who_same(holder, waiter))
+            continue; /* an upgrade does not wait for itself */
+        if (holders++ >= DEADLOCK_HOLDERS_MAX || s->edges++ >= DEADLOCK_EDGES_MAX)
+            return false;
+        if (who_same(holder, s->origin))
+            return true;
+        add_waits(s, holder, at);
+    }
+    return false;
+}
+
+static size_t cycle_length(const struct machine *m, size_t last)
+{
+    size_t n = 1;
+    for (; last; last = m->steps[last].from)
+        n++;
+    return n;
+}
+
+/* Of a long cycle the first LIMIT_CYCLE steps are told. */
+static struct cycle_step *tell_cycle(const struct machine *m, size_t last, struct effects *fx,
+                                     size_t *ret_n)
+{
+    size_t length = cycle_length(m, last);
+    *ret_n = length < LIMIT_CYCLE ? length : LIMIT_CYCLE;
+    struct cycle_step *cycle = arena_alloc(&fx->arena, *ret_n * sizeof *cycle);
+    for (size_t i = length; i-- > 0; last = m->steps[last].from)
+        if (i < *ret_n) {
+            cycle[i].owner = arena_copy(&fx->arena, m->steps[last].waiter.owner);
+            cycle[i].name = arena_copy(&fx->arena, lock_name(m->steps[last].lock));
+        }
+    return cycle;
+}
+
+static bool find_cycle(struct machine *m, const struct lock *l, struct who who,
+                       struct effects *fx, struct cycle_step **ret_cycle, size_t *ret_n)
+{
+    struct search s = {.m = m, .space = l->space, .origin = who};
+    m->searches++;
+    add_step(&s, who, l)->from = 0; /* may be looked at once more, when another waits for it */
+    for (size_t at = 0; at < s.n && s.edges < DEADLOCK_EDGES_MAX; at++)
+        if (look_at(&s, at)) {
+            *ret_cycle = tell_cycle(m, at, fx, ret_n);
+            return true;
+        }
+    return false;
+}
+
+/* --- as it was before LEVEL_LONG_CYCLES --- */
+
+enum { OLD_EDGES_MAX = 1024, OLD_WAITS_MAX = 16 };
 
 struct walk {
     const struct machine *m;
@@ -31,7 +133,7 @@ static bool visit_lock(struct walk *w, struct who waiter, const struct lock *l)
         struct who holder = {hold_owner(h), h->session};
         if (who_same(holder, waiter))
             continue; /* an upgrade does not wait for itself */
-        if (++w->edges > DEADLOCK_EDGES_MAX)
+        if (++w->edges > OLD_EDGES_MAX)
             break;
         if (who_same(holder, w->origin) || visit_holder(w, holder))
             return true;
@@ -42,19 +144,19 @@ static bool visit_lock(struct walk *w, struct who waiter, const struct lock *l)
 
 static bool visit_holder(struct walk *w, struct who holder)
 {
-    struct wait *waits[DEADLOCK_WAITS_MAX];
-    size_t n = wait_all_of(w->m, w->locks[0]->space, holder, waits, DEADLOCK_WAITS_MAX);
+    struct wait *waits[OLD_WAITS_MAX];
+    size_t n = wait_all_of(w->m, w->locks[0]->space, holder, waits, OLD_WAITS_MAX);
     for (size_t i = 0; i < n; i++)
         if (visit_lock(w, holder, waits[i]->lock))
             return true;
     return false;
 }
 
-bool deadlock_found(const struct machine *m, const struct lock *l, struct who who,
-                    struct effects *fx, struct cycle_step **ret_cycle, size_t *ret_n)
+static bool find_short_cycle(const struct machine *m, const struct lock *l, struct who who,
+                             struct effects *fx, struct cycle_step **ret_cycle, size_t *ret_n)
 {
     struct walk w = {.m = m, .origin = who};
-    if (l->space->waiting == 0 || !visit_lock(&w, who, l))
+    if (!visit_lock(&w, who, l))
         return false;
     struct cycle_step *cycle = arena_alloc(&fx->arena, w.depth * sizeof *cycle);
     for (size_t i = 0; i < w.depth; i++) {
@@ -64,4 +166,13 @@ bool deadlock_found(const struct machine *m, const struct lock *l, struct who wh
     *ret_cycle = cycle;
     *ret_n = w.depth;
     return true;
+}
+
+bool deadlock_found(struct machine *m, const struct lock *l, struct who who, struct effects *fx,
+                    struct cycle_step **ret_cycle, size_t *ret_n)
+{
+    if (l->space->waiting == 0 || l->capacity != CAPACITY_RW)
+        return false;
+    return m->level >= LEVEL_LONG_CYCLES ? find_cycle(m, l, who, fx, ret_cycle, ret_n)
+                                         : find_short_cycle(m, l, who, fx, ret_cycle, ret_n);
 }

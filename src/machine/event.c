@@ -49,6 +49,16 @@ const char *txn_cause_word(enum txn_cause cause)
     return words[cause];
 }
 
+const char *quota_word(enum quota quota)
+{
+    static const char *const words[] = {
+#define X(id, word) [QUOTA_##id] = (word),
+        QUOTA_MAP(X)
+#undef X
+    };
+    return words[quota];
+}
+
 struct event *effects_add(struct effects *fx, enum event_kind kind)
 {
     if (fx->n == fx->cap) {

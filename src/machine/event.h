@@ -35,7 +35,16 @@
                              `count` things */                                                 \
     X(VARIABLE_EXPIRED, "variable-expired") /* name: its key; owner: its table */              \
     X(ROWS, "rows")                         /* answer of every SHOW and LIST */                \
-    X(FAILED, "failed")                     /* err and text: nothing was changed */
+    X(FAILED, "failed")                     /* err and text: nothing was changed */            \
+    X(ACCOUNT_CREATED, "account-created")   /* account; its numbers stand in receipts: new     \
+                                               kinds at the end */                             \
+    X(ACCOUNT_UPDATED, "account-updated")                                                      \
+    X(ACCOUNT_DELETED, "account-deleted")                                                      \
+    X(TOKEN_CREATED, "token-created") /* name: its id */                                       \
+    X(TOKEN_ROTATED, "token-rotated")                                                          \
+    X(TOKEN_REVOKED, "token-revoked")                                                          \
+    X(TOKEN_USED, "token-used")                                                                \
+    X(AUTH_RESET, "auth-reset")
 
 enum event_kind {
 #define X(id, word) EVENT_##id,
@@ -57,7 +66,8 @@ enum event_kind {
     X(SESSION, "session")                                                                      \
     X(BREAK, "break")                                                                          \
     X(CANCEL, "cancel")                                                                        \
-    X(NAMESPACE, "namespace")
+    X(NAMESPACE, "namespace")                                                                  \
+    X(REVOKED, "revoked") /* the token that it was asked for with is gone */
 
 enum reason {
 #define X(id, word) REASON_##id,
@@ -102,6 +112,7 @@ enum { LOCK_ROWS_MAX = 100 };
 struct session_row {
     struct slice id, description;
     uint64_t ttl_ms, linger_ms, expires_in_ms, holds, waits, variables;
+    uint64_t enrolled; /* bit i: shard 1 + i has more of it */
     bool attached;
 };
 
@@ -129,6 +140,38 @@ struct variable_row {
 struct table_row {
     struct slice name;
     uint64_t keys, records;
+};
+
+/* X(ID, "word"): what an account may have only so much of. */
+#define QUOTA_MAP(X)                                                                           \
+    X(NAMESPACES, "namespaces")                                                                \
+    X(LOCKS, "locks")                                                                          \
+    X(WAITERS, "waiters")                                                                      \
+    X(SESSIONS, "sessions")                                                                    \
+    X(VARIABLES, "variables")                                                                  \
+    X(TRANSACTIONS, "transactions") /* that wait */                                            \
+    X(BYTES, "bytes")               /* bodies, values, and programs that wait */
+
+enum quota {
+#define X(id, word) QUOTA_##id,
+    QUOTA_MAP(X)
+#undef X
+        QUOTA_COUNT
+};
+const char *quota_word(enum quota quota);
+
+struct account_row {
+    struct slice id, email, full_name;
+    uint64_t created_ms, updated_ms; /* time of day; 0: the account "default" has always been */
+    uint64_t tokens;
+    uint64_t limits[QUOTA_COUNT]; /* 0: none of its own */
+    uint64_t used[QUOTA_COUNT];
+};
+
+struct token_row {
+    struct slice account, id, description, rules;
+    uint64_t number, generation;
+    uint64_t created_ms, expires_ms, used_ms, overlap_ms; /* times of day; 0: never, none */
 };
 
 enum txn_status { TXN_OK, TXN_ERROR, TXN_TIMEOUT };
@@ -168,10 +211,12 @@ struct event {
     struct slice text; /* FAILED: what is wrong; body of a grant */
     enum lock_mode mode;
     uint64_t at_ms; /* state-machine time of the step */
-    uint64_t fence, ticket, position, count;
+    uint64_t fence; /* SESSION_KEPT, of ENROL: the session's number */
+    uint64_t ticket, position, count;
     uint64_t expires_in_ms, waited_ms;
-    uint64_t age_ms; /* stale: for how long it may have been otherwise */
-    /* Letters about it were posted in this step: from a shard to group 0, from group 0 to the
+    uint64_t linger_ms; /* SESSION_KEPT, of ATTACH */
+    uint64_t age_ms;    /* stale: for how long it may have been otherwise */
+    /* Messages about it were posted in this step: from a shard to group 0, from group 0 to the
      * shards 1 + i whose bit i is set. It has happened when they are taken. */
     uint64_t posted;
     bool forever;
@@ -187,6 +232,8 @@ struct event {
     struct namespace_row *namespaces;
     struct table_row *tables;
     struct variable_row *variables;
+    struct account_row *accounts;
+    struct token_row *tokens;
     size_t n_rows;
     bool more;              /* ROWS: the list goes on behind the last row */
     enum txn_status status; /* TXN */

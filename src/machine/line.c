@@ -6,11 +6,12 @@
  * touched line is served once before the step is over: that is why no wake-up can be lost. */
 #include "base/check.h"
 #include "base/mem.h"
+#include "machine/level.h"
 #include "machine/state.h"
 
 #include <stdlib.h>
 
-static uint64_t hash_who(const struct machine *m, struct who who)
+uint64_t who_hash(const struct machine *m, struct who who)
 {
     uint64_t h = hash_bytes(&m->key, who.owner.data, who.owner.len);
     return who.session ? h ^ (who.session->end.seq * 0x9e3779b97f4a7c15ULL) : h;
@@ -18,7 +19,7 @@ static uint64_t hash_who(const struct machine *m, struct who who)
 
 static uint64_t hash_place(const struct machine *m, struct who who, const struct lock *l)
 {
-    return hash_who(m, who) ^ l->by_name.hash;
+    return who_hash(m, who) ^ l->by_name.hash;
 }
 
 static struct who wait_who(const struct wait *w)
@@ -33,10 +34,9 @@ static bool same_waiter(struct map_node *node, const void *key)
     return who_same(wait_who(list_item(v->waits.next, const struct wait, in_waiter)), *who);
 }
 
-static struct waiter *waiter_find(const struct machine *m, const struct space *s,
-                                  struct who who)
+struct waiter *waiter_find(const struct machine *m, const struct space *s, struct who who)
 {
-    struct map_node *n = map_find(&s->waiters, hash_who(m, who), same_waiter, &who);
+    struct map_node *n = map_find(&s->waiters, who_hash(m, who), same_waiter, &who);
     return n ? map_item(n, struct waiter, by_who) : NULL;
 }
 
@@ -82,13 +82,15 @@ void wait_link(struct machine *m, struct wait *w)
     struct more *more = lock_more(w->lock);
     struct who who = wait_who(w);
     list_push_back(&more->waits, &w->in_lock);
+    rank_push_back(&more->ranks, &w->rank, w->end.seq);
     list_init(&w->in_session);
     list_init(&w->in_waiter);
+    list_init(&w->in_node);
     w->waiter = waiter_find(m, s, who);
     if (!w->waiter) {
         w->waiter = mem_zalloc(sizeof *w->waiter);
         list_init(&w->waiter->waits);
-        map_add(&s->waiters, &w->waiter->by_who, hash_who(m, who));
+        map_add(&s->waiters, &w->waiter->by_who, who_hash(m, who));
     }
     wait_place(w);
     if (w->session)
@@ -97,6 +99,7 @@ void wait_link(struct machine *m, struct wait *w)
     more->n_barring += wait_bars_shared(w);
     more->n_timed += w->policy == POLICY_TIMED;
     s->waiting++, m->waiting++;
+    s->account->used[QUOTA_WAITERS]++;
     map_add(&s->waits, &w->by_place, hash_place(m, who, w->lock));
     lock_changed(m, w->lock);
 }
@@ -125,6 +128,8 @@ struct wait *wait_add(struct machine *m, struct lock *l, const struct op *op,
     if (upgrade) { /* ahead of everybody */
         list_remove(&w->in_lock);
         list_push_front(&l->more->waits, &w->in_lock);
+        rank_remove(&l->more->ranks, &w->rank);
+        rank_push_front(&l->more->ranks, &w->rank, w->end.seq);
     }
     wait_ask(m, w, op);
     return w;
@@ -132,13 +137,15 @@ struct wait *wait_add(struct machine *m, struct lock *l, const struct op *op,
 
 void wait_ask(struct machine *m, struct wait *w, const struct op *op)
 {
-    w->asker = op->asker;
+    wait_set_asker(m, w, op->asker);
+    w->token = (uint32_t)op->token;
     w->ttl_ms = (uint32_t)op->ttl_ms;
     w->grace_ms = (uint32_t)op->grace_ms;
     w->delay_ms = (uint32_t)op->delay_ms;
     w->deadline_ms = m->now_ms + op->wait_ms;
-    if (w->away)
-        lock_touch(m, w->lock); /* it may have been its turn */
+    bool was_quiet = w->policy == POLICY_TIMED && wait_quiet_at(w) <= m->now_ms;
+    if (w->away || (was_quiet && m->level >= LEVEL_OVER))
+        lock_touch(m, w->lock); /* its turn may have come: wait_arm() does not look back */
     w->away = AWAY_NOT;
     if (op->request.len) {
         w->receipt = receipt_open(m, op);
@@ -184,15 +191,7 @@ size_t wait_all_of(const struct machine *m, const struct space *s, struct who wh
 
 size_t wait_position(const struct wait *w)
 {
-    if (w->in_lock.next == &w->lock->more->waits)
-        return w->lock->more->n_waits; /* the usual one: who has just come stands last */
-    size_t n = 1;
-    list_each (it, &w->lock->more->waits) {
-        if (it == &w->in_lock)
-            break;
-        n++;
-    }
-    return n;
+    return rank_of(&w->rank);
 }
 
 static void unlink_and_free(struct machine *m, struct wait *w)
@@ -201,13 +200,16 @@ static void unlink_and_free(struct machine *m, struct wait *w)
     struct more *more = l->more;
     heap_remove(&m->ends, &w->end);
     list_remove(&w->in_lock);
+    rank_remove(&more->ranks, &w->rank);
     list_remove(&w->in_session);
+    list_remove(&w->in_node);
     if (w->session)
         w->session->n_items--;
     more->n_waits--;
     more->n_barring -= wait_bars_shared(w);
     more->n_timed -= w->policy == POLICY_TIMED;
     l->space->waiting--, m->waiting--;
+    l->space->account->used[QUOTA_WAITERS]--;
     map_remove(&l->space->waits, &w->by_place);
     list_remove(&w->in_waiter);
     if (list_empty(&w->waiter->waits)) {
@@ -237,7 +239,7 @@ void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reas
 {
     struct lock *l = w->lock;
     struct event *ev = wait_news(m, w, kind, fx);
-    ev->asker = w->asker;
+    ev->asker = wait_stays(w);
     ev->reason = reason;
     ev->waited_ms = m->now_ms - w->since_ms;
     if (reason != REASON_CANCEL)
@@ -255,9 +257,9 @@ static void time_out(struct machine *m, struct wait *w, struct effects *fx)
         wait_end(m, w, EVENT_TIMEOUT, REASON_NONE, fx);
 }
 
-void wait_away(struct machine *m, struct wait *w)
+void wait_away(struct machine *m, struct wait *w, uint64_t since_ms)
 {
-    uint64_t until = m->now_ms + RECEIPT_RETURN_MS;
+    uint64_t until = since_ms + RECEIPT_RETURN_MS;
     if (w->away)
         return;
     w->away = w->deadline_ms <= until ? AWAY : AWAY_CUT;
@@ -293,6 +295,7 @@ static void grant_upgrade(struct machine *m, struct wait *w, struct effects *fx)
     hold_place(m, h);
     end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
     struct event *ev = hold_granted(m, h, fx);
+    ev->asker = wait_stays(w);
     ev->ticket = w->end.seq;
     ev->waited_ms = m->now_ms - w->since_ms;
     receipt_settle(m, &w->receipt, ev);
@@ -304,9 +307,9 @@ static void grant_wait(struct machine *m, struct wait *w, struct effects *fx)
     struct lock *l = w->lock;
     if (w->brings_body)
         lock_set_body(l, slice_of(w->body, w->body_len));
-    struct grant g = {wait_owner(w), w->session,  w->asker, w->ttl_ms,
-                      w->grace_ms,   w->delay_ms, w->weight};
-    uint64_t ticket = w->end.seq;
+    struct grant g = {wait_owner(w), w->session,  w->asker,  w->ttl_ms,
+                      w->grace_ms,   w->delay_ms, w->weight, w->token};
+    uint64_t ticket = w->end.seq, asker = wait_stays(w);
     uint64_t waited_ms = m->now_ms - w->since_ms;
     struct receipt *receipt = w->receipt;
     w->receipt = NULL;
@@ -314,6 +317,7 @@ static void grant_wait(struct machine *m, struct wait *w, struct effects *fx)
     end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
     unlink_and_free(m, w);
     struct event *ev = hold_granted(m, h, fx);
+    ev->asker = asker;
     ev->ticket = ticket;
     ev->waited_ms = waited_ms;
     receipt_settle(m, &receipt, ev);
@@ -325,6 +329,8 @@ enum service { SERVE_GRANT, SERVE_PASS, SERVE_STOP };
 static enum service judge(const struct machine *m, const struct wait *w, bool only_shared)
 {
     const struct lock *l = w->lock;
+    if (w->upgrade && m->level >= LEVEL_OVER && hold_over(w->upgrade, m->now_ms))
+        return SERVE_STOP; /* its turn comes, and ends this wait with it */
     if (w->upgrade)
         return l->n_holds == 1 && !w->away ? SERVE_GRANT : SERVE_STOP;
     bool is_soft = w->policy != POLICY_HARD;
@@ -337,23 +343,59 @@ static enum service judge(const struct machine *m, const struct wait *w, bool on
     return is_soft ? SERVE_PASS : SERVE_STOP;
 }
 
-static bool is_dead(const struct wait *w, uint64_t now_ms)
+/* A token that is gone is granted nothing. */
+static bool is_dead(const struct machine *m, const struct wait *w)
 {
-    return session_over(w->session, now_ms) || w->deadline_ms <= now_ms;
+    return session_over(w->session, m->now_ms) || w->deadline_ms <= m->now_ms ||
+           !token_lives(m, w->token);
 }
 
 static void remove_dead(struct machine *m, struct wait *w, struct effects *fx)
 {
     if (session_over(w->session, m->now_ms))
         wait_end(m, w, EVENT_LEFT, REASON_SESSION, fx);
+    else if (!token_lives(m, w->token))
+        wait_end(m, w, EVENT_LEFT, REASON_REVOKED, fx);
     else
         time_out(m, w, fx);
 }
 
 void wait_end_if_dead(struct machine *m, struct wait *w, struct effects *fx)
 {
-    if (is_dead(w, m->now_ms))
+    if (is_dead(m, w))
         remove_dead(m, w, fx);
+}
+
+/* Whoever waits at a node that is not heard keeps its place, and the line goes on without it. A
+ * line with more of them in it waits until they leave: a step does bounded work (I23). */
+enum { LINE_PASS_MAX = 4096 };
+
+const struct wait *line_first(const struct machine *m, const struct lock *l)
+{
+    size_t passed = 0;
+    list_each (it, &l->more->waits) {
+        const struct wait *w = list_item(it, const struct wait, in_lock);
+        if (!node_is_silent(m, w->asker) || passed++ == LINE_PASS_MAX)
+            return w;
+    }
+    return NULL;
+}
+
+bool line_bars(const struct machine *m, const struct lock *l, bool is_shared)
+{
+    const struct more *more = l->more;
+    if (!more || (is_shared ? more->n_barring : more->n_waits) == 0)
+        return false;
+    if (m->n_silent == 0)
+        return true;
+    size_t passed = 0;
+    list_each (it, &more->waits) {
+        const struct wait *w = list_item(it, const struct wait, in_lock);
+        if (node_is_silent(m, w->asker) ? passed++ == LINE_PASS_MAX
+                                        : !is_shared || wait_bars_shared(w))
+            return true;
+    }
+    return false;
 }
 
 void line_serve(struct machine *m, struct lock *l, struct effects *fx)
@@ -361,14 +403,22 @@ void line_serve(struct machine *m, struct lock *l, struct effects *fx)
     if (!l->more || l->more->n_waits == 0 || l->space->doomed || lock_is_closed(l, m->now_ms))
         return;
     bool only_shared = false;
-    size_t dead = 0;
+    size_t dead = 0, passed = 0;
     list_each_safe(it, &l->more->waits)
     {
         struct wait *w = list_item(it, struct wait, in_lock);
-        if (is_dead(w, m->now_ms)) {
-            if (dead++ == MACHINE_EXPIRE_BATCH)
-                break; /* it is due: its own turn comes, and serves the line again */
+        if (is_dead(m, w)) {
+            if (dead++ == MACHINE_EXPIRE_BATCH) {
+                if (w->end.at > m->now_ms)
+                    heap_set(&m->ends, &w->end, m->now_ms);
+                break; /* its own turn comes, and serves the line again */
+            }
             remove_dead(m, w, fx);
+            continue;
+        }
+        if (node_is_silent(m, w->asker)) {
+            if (passed++ == LINE_PASS_MAX)
+                break;
             continue;
         }
         enum service next = judge(m, w, only_shared);

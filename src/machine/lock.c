@@ -29,6 +29,7 @@ struct lock *lock_make(struct machine *m, struct space *s, struct slice name, ui
     map_add(&s->locks, &l->by_name, hash);
     index_add(&s->index, l);
     m->locks++;
+    s->account->used[QUOTA_LOCKS]++;
     return l;
 }
 
@@ -57,6 +58,7 @@ void lock_free(struct machine *m, struct lock *l)
     index_remove(&l->space->index, l);
     map_remove(&l->space->locks, &l->by_name);
     m->locks--;
+    l->space->account->used[QUOTA_LOCKS]--;
     pool_free(&m->pool, l, sizeof *l + l->name_len);
 }
 
@@ -90,6 +92,7 @@ void lock_set_body(struct lock *l, struct slice body)
     if (body.len == 0 && !l->more)
         return;
     struct more *more = lock_more(l);
+    l->space->account->used[QUOTA_BYTES] += body.len - more->body_len;
     free(more->body);
     more->body = body.len ? mem_dup(body.data, body.len) : NULL;
     more->body_len = body.len;
@@ -143,16 +146,6 @@ bool who_same(struct who a, struct who b)
     return a.session == b.session && slice_eq(a.owner, b.owner);
 }
 
-struct hold *hold_of(const struct lock *l, struct who who)
-{
-    list_each (it, &l->holds) {
-        struct hold *h = list_item(it, struct hold, in_lock);
-        if (who_same((struct who){hold_owner(h), h->session}, who))
-            return h;
-    }
-    return NULL;
-}
-
 struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, uint64_t fence)
 {
     BELAY_CHECK(g->owner.len > 0 && g->owner.len <= LIMIT_OWNER_BYTES);
@@ -166,6 +159,7 @@ struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, 
                        .grace_ms = g->grace_ms,
                        .delay_ms = g->delay_ms,
                        .weight = g->weight,
+                       .token = g->token,
                        .owner_len = (uint8_t)g->owner.len,
                        .end = {.seq = fence, .tag = END_HOLD}};
     (void)slice_put(h->owner, g->owner);
@@ -174,10 +168,12 @@ struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, 
     if (h->session) {
         list_push_back(&h->session->holds, &h->in_session);
         h->session->n_items++;
+        h->session->n_holds++;
     }
     l->used += h->weight;
     if (l->n_holds++ == 0)
         l->space->held++, m->held++;
+    holders_add(m, h);
     lock_changed(m, l);
     return h;
 }
@@ -185,9 +181,11 @@ struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, 
 void hold_place(struct machine *m, struct hold *h)
 {
     heap_remove(&m->ends, &h->end); /* its place in the heap depends on the fence */
+    holders_remove(h);
     h->end.seq = ++m->counter;
     list_remove(&h->in_lock);
     list_push_back(&h->lock->holds, &h->in_lock);
+    holders_add(m, h);
     if (h->session) {
         list_remove(&h->in_session);
         list_push_back(&h->session->holds, &h->in_session);
@@ -229,7 +227,7 @@ struct event *hold_tell_grant(struct machine *m, const struct hold *h, struct ef
     ev->asker = h->asker;
     ev->count = ev->mode == MODE_SEMAPHORE ? h->weight : 0;
     ev->forever = h->end.pos == 0;
-    ev->expires_in_ms = ev->forever ? 0 : h->end.at - m->now_ms;
+    ev->expires_in_ms = hold_left(h, m->now_ms);
     if (l->more && l->more->body_len)
         ev->text = arena_copy(&fx->arena, slice_of(l->more->body, l->more->body_len));
     return ev;
@@ -279,13 +277,17 @@ void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reas
         }
     }
     heap_remove(&m->ends, &h->end);
+    holders_remove(h);
     list_remove(&h->in_lock);
     list_remove(&h->in_session);
-    if (h->session)
+    if (h->session) {
         h->session->n_items--;
+        h->session->n_holds--;
+    }
     l->used -= h->weight;
     if (--l->n_holds == 0)
         l->space->held--, m->held--;
+    holders_shrink(l);
     pool_free(&m->pool, h, sizeof *h + h->owner_len);
     lock_touch(m, l);
 }

@@ -8,17 +8,25 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "machine/level.h"
 #include "machine/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
+enum { TXN_WORK_PER_UNIT = 32 }; /* a unit of a batch costs as much as so many of these */
+
 struct machine *machine_new(struct hash_key key)
 {
     struct machine *m = mem_zalloc(sizeof *m);
     m->key = key;
+    m->asker_mask = UINT64_MAX;
+    m->batch = MACHINE_EXPIRE_BATCH;
+    m->txn_work_max = LIMIT_TXN_WORK;
     list_init(&m->session_list);
     list_init(&m->doomed);
+    nodes_init(m);
+    list_init(&m->token_list);
     receipts_init(&m->receipts);
     return m;
 }
@@ -26,6 +34,7 @@ struct machine *machine_new(struct hash_key key)
 struct machine *machine_open(struct hash_key key)
 {
     struct machine *m = machine_new(key);
+    m->level = LEVEL_NEWEST;
     space_add(m, account_add(m, SLICE("default")), SLICE("default"));
     return m;
 }
@@ -46,6 +55,7 @@ static void free_space(struct space *s)
     struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
     while (l) {
         struct lock *next = index_next(&s->index, &place);
+        holders_free(l);
         list_each_safe(it, &l->holds) free(list_item(it, struct hold, in_lock));
         if (l->more) {
             list_each_safe(it, &l->more->waits) free_wait(list_item(it, struct wait, in_lock));
@@ -66,17 +76,17 @@ void machine_close(struct machine *m)
     if (!m)
         return;
     for (size_t i = 0; i < m->n_accounts; i++) {
-        struct account *a = m->accounts[i];
-        for (size_t j = 0; j < a->n; j++)
-            free_space(a->spaces[j]);
-        free(a->spaces);
+        for (size_t j = 0; j < m->accounts[i]->n; j++)
+            free_space(m->accounts[i]->spaces[j]);
     }
     list_each_safe(it, &m->doomed) free_space(list_item(it, struct space, in_doomed));
-    for (size_t i = 0; i < m->n_accounts; i++) {
-        free(m->accounts[i]->name);
-        free(m->accounts[i]);
-    }
+    token_remove_all(m, NULL);
+    map_done(&m->tokens);
+    map_done(&m->tokens_by_id);
+    for (size_t i = 0; i < m->n_accounts; i++)
+        account_free(m->accounts[i]);
     free(m->accounts);
+    map_done(&m->accounts_by_name);
     list_each_safe(it, &m->session_list)
     {
         struct session *s = list_item(it, struct session, in_machine);
@@ -87,11 +97,20 @@ void machine_close(struct machine *m)
     heap_done(&m->ends);
     heap_done(&m->ready);
     txn_scratch_free(m->scratch);
-    mail_free(m);
+    outbox_free(m);
     receipts_done(m);
     pool_done(&m->pool);
     free(m->touched);
+    free(m->steps);
     free(m);
+}
+
+/* It is evaluated once more, for what it says: that is part of the batch. */
+static uint64_t expire_parked(struct machine *m, struct parked *p, struct effects *fx)
+{
+    uint64_t before = m->txn_work;
+    parked_expire(m, p, fx);
+    return m->level >= LEVEL_BOUNDED ? (m->txn_work - before) / TXN_WORK_PER_UNIT : 0;
 }
 
 /* Works off what is due, in order of (end, number), and gives the units of work that are left.
@@ -121,7 +140,7 @@ static uint64_t expire(struct machine *m, uint64_t budget, struct effects *fx)
             record_expire(m, heap_item(top, struct record, end), fx);
             break;
         case END_PARKED:
-            parked_expire(m, heap_item(top, struct parked, end), fx);
+            units += expire_parked(m, heap_item(top, struct parked, end), fx);
             break;
         }
         budget -= units < budget ? units : budget;
@@ -133,6 +152,33 @@ static void tick(struct machine *m, const struct op *op, struct effects *fx)
 {
     (void)fx;                /* it carries now_ms */
     m->counter += op->fence; /* what was lost may have given numbers away: none comes again */
+}
+
+static void raise_level(struct machine *m, const struct op *op, struct effects *fx)
+{
+    (void)fx;
+    if (m->level < LEVEL_KEEP_FIRST && op->target >= LEVEL_KEEP_FIRST)
+        old_sessions_move(m);
+    if (op->target > m->level)
+        m->level = op->target;
+}
+
+struct event *request_failed(const struct op *op, enum belay_err err, const char *text,
+                             struct effects *fx)
+{
+    struct event *ev = effects_add(fx, EVENT_FAILED);
+    ev->asker = op->asker;
+    ev->err = err;
+    ev->text = slice_str(text);
+    return ev;
+}
+
+struct space *request_space(const struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct space *s = space_find(m, op->account, op->ns);
+    if (!s)
+        request_failed(op, BELAY_ERR_NO_NAMESPACE, "no such namespace", fx);
+    return s;
 }
 
 typedef void step_fn(struct machine *m, const struct op *op, struct effects *fx);
@@ -157,8 +203,19 @@ static step_fn *const steps[] = {
     [OP_NAMESPACE_DELETE] = namespace_delete,
     [OP_TXN] = txn_request,
     [OP_SESSION_ENROL] = session_enrol,
-    [OP_MAIL] = mail_take,
-    [OP_TAKEN] = mail_taken,
+    [OP_MESSAGES] = outbox_take,
+    [OP_TAKEN] = outbox_taken,
+    [OP_LEVEL] = raise_level,
+    [OP_NODE] = node_serve,
+    [OP_AUTH_INIT] = token_init,
+    [OP_AUTH_RESET] = token_reset,
+    [OP_ACCOUNT_CREATE] = account_create,
+    [OP_ACCOUNT_UPDATE] = account_update,
+    [OP_ACCOUNT_DELETE] = account_delete,
+    [OP_TOKEN_CREATE] = token_create,
+    [OP_TOKEN_ROTATE] = token_rotate,
+    [OP_TOKEN_REVOKE] = token_revoke,
+    [OP_TOKEN_USED] = token_used,
 };
 static_assert(sizeof steps / sizeof *steps == OP_CHECK, "a new kind of write is handled here");
 
@@ -173,6 +230,14 @@ static void step_once(struct machine *m, const struct op *op, struct effects *fx
     size_t first = fx->n;
     steps[op->kind](m, op, fx);
     receipt_note(m, op, fx, first);
+}
+
+/* Where nobody has to log in, this is all that tokens cost. */
+static inline bool is_refused(const struct machine *m, const struct op *op, struct effects *fx)
+{
+    if (!m->closed && !op->token)
+        return false;
+    return token_refuses(m, op, fx) || token_guards(m, op, fx);
 }
 
 /* The lines that were touched, then the transactions that wait for what has changed: mostly
@@ -191,10 +256,12 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     if (op->now_ms > m->now_ms)
         m->now_ms = op->now_ms; /* a new leader's clock may be behind: time never goes back */
 
-    if (!list_empty(&m->doomed))
+    if (op->kind == OP_NODE)
+        node_note(m, op); /* before anything is given to somebody who waits there */
+    m->txn_work = 0;
+    if (!list_empty(&m->doomed) || m->accounts_left)
         namespace_bury(m); /* the events of the step before may have pointed into them */
-    uint64_t budget =
-        expire(m, MACHINE_EXPIRE_BATCH, fx); /* leases end here and nowhere else */
+    uint64_t budget = expire(m, m->batch, fx); /* leases end here and nowhere else */
     if (!list_empty(&m->doomed)) {
         lock_serve_touched(m, fx);
         (void)namespace_reap(m, budget, fx);
@@ -202,7 +269,9 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     serve(m, fx);
     if (m->receipts.n_answered)
         receipt_drop_old(m);
-    if (op->request.len && op->kind != OP_CANCEL)
+    if (is_refused(m, op, fx))
+        ; /* and answered */
+    else if (op->request.len && op->kind != OP_CANCEL)
         step_once(m, op, fx);
     else
         steps[op->kind](m, op, fx);
@@ -211,9 +280,47 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     BELAY_DCHECK(machine_is_sound(m));
 }
 
+uint64_t machine_level(const struct machine *m)
+{
+    return m->level;
+}
+
+void machine_set_level(struct machine *m, uint64_t level)
+{
+    BELAY_CHECK(m->applied == 0 && level <= LEVEL_NEWEST);
+    m->level = level;
+}
+
 uint64_t machine_applied(const struct machine *m)
 {
     return m->applied;
+}
+
+uint64_t machine_number(const struct machine *m)
+{
+    return m->counter + 1;
+}
+
+void machine_set_askers(struct machine *m, unsigned count_bits, bool by_number)
+{
+    uint64_t ignored = OP_ASKER_COUNT >> count_bits << count_bits;
+    m->asker_mask = ~ignored;
+    m->by_number = by_number;
+}
+
+void machine_set_batch(struct machine *m, unsigned units)
+{
+    m->batch = units;
+}
+
+void machine_set_txn_work(struct machine *m, uint64_t units)
+{
+    m->txn_work_max = units;
+}
+
+uint64_t machine_txn_work(const struct machine *m)
+{
+    return m->txn_work;
 }
 
 uint64_t machine_now(const struct machine *m)

@@ -5,13 +5,24 @@
 
 #include <stdlib.h>
 
-struct account *account_find(const struct machine *m, struct slice name)
+static bool same_name(struct map_node *node, const void *key)
+{
+    const struct account *a = map_item(node, const struct account, by_name);
+    return slice_eq(account_name(a), *(const struct slice *)key);
+}
+
+struct account *account_any(const struct machine *m, struct slice name)
 {
     name = or_default(name);
-    for (size_t i = 0; i < m->n_accounts; i++)
-        if (slice_eq(slice_of(m->accounts[i]->name, m->accounts[i]->name_len), name))
-            return m->accounts[i];
-    return NULL;
+    struct map_node *n = map_find(&m->accounts_by_name,
+                                  hash_bytes(&m->key, name.data, name.len), same_name, &name);
+    return n ? map_item(n, struct account, by_name) : NULL;
+}
+
+struct account *account_find(const struct machine *m, struct slice name)
+{
+    struct account *a = account_any(m, name);
+    return a && !a->gone ? a : NULL;
 }
 
 struct account *account_add(struct machine *m, struct slice name)
@@ -21,6 +32,7 @@ struct account *account_add(struct machine *m, struct slice name)
     a->name_len = name.len;
     m->accounts = mem_resize(m->accounts, (m->n_accounts + 1) * sizeof(struct account *));
     m->accounts[m->n_accounts++] = a;
+    map_add(&m->accounts_by_name, &a->by_name, hash_bytes(&m->key, name.data, name.len));
     return a;
 }
 
@@ -65,6 +77,7 @@ struct space *space_add(struct machine *m, struct account *a, struct slice name)
     memmove(a->spaces + at + 1, a->spaces + at, (a->n - at) * sizeof(struct space *));
     a->spaces[at] = s;
     a->n++;
+    a->used[QUOTA_NAMESPACES]++;
     m->n_spaces++;
     return s;
 }
@@ -98,12 +111,13 @@ void space_free(struct space *s)
     map_done(&s->locks);
     map_done(&s->waits);
     map_done(&s->waiters);
+    map_done(&s->crowds);
     index_done(&s->index);
     free(s->description);
     free(s);
 }
 
-static void space_doom(struct machine *m, struct space *s)
+void space_doom(struct machine *m, struct space *s)
 {
     struct account *a = s->account;
     bool found;
@@ -111,8 +125,10 @@ static void space_doom(struct machine *m, struct space *s)
     BELAY_CHECK(found);
     memmove(a->spaces + at, a->spaces + at + 1, (a->n - at - 1) * sizeof(struct space *));
     a->n--;
+    a->used[QUOTA_NAMESPACES]--;
     m->n_spaces--;
     s->doomed = true;
+    a->n_doomed++;
     list_push_back(&m->doomed, &s->in_doomed);
 }
 
@@ -137,28 +153,30 @@ void namespace_create(struct machine *m, const struct op *op, struct effects *fx
         request_failed(op, BELAY_ERR_EXISTS, "a namespace with this name exists", fx);
     } else if (a->n >= LIMIT_NAMESPACES) {
         request_failed(op, BELAY_ERR_LIMIT, "the account has LIMIT_NAMESPACES (10000)", fx);
-    } else if (mail_is_full(m, (unsigned)op->target)) {
+    } else if (quota_reached(a, QUOTA_NAMESPACES, 1)) {
+        quota_refuse(a, QUOTA_NAMESPACES, op, fx);
+    } else if (outbox_is_full(m, (unsigned)op->target)) {
         request_failed(op, BELAY_ERR_UNAVAILABLE, "its shard does not answer", fx);
     } else {
         space_describe(space_add(m, a, op->ns), op->text);
         tell(m, op, EVENT_NAMESPACE_CREATED, fx)->posted = group_bit(m, op->target);
-        struct op letter = {.kind = OP_NAMESPACE_CREATE, .account = op->account, .ns = op->ns};
-        mail_post(m, (unsigned)op->target, &letter);
+        struct op message = {.kind = OP_NAMESPACE_CREATE, .account = op->account, .ns = op->ns};
+        outbox_post(m, (unsigned)op->target, &message);
     }
 }
 
-void namespace_appear(struct machine *m, const struct op *letter)
+void namespace_appear(struct machine *m, const struct op *message)
 {
-    struct account *a = account_find(m, letter->account);
+    struct account *a = account_find(m, message->account);
     if (!a)
-        a = account_add(m, letter->account);
-    if (!space_find(m, letter->account, letter->ns))
-        space_add(m, a, letter->ns);
+        a = account_add(m, message->account);
+    if (!space_find(m, message->account, message->ns))
+        space_add(m, a, message->ns);
 }
 
-void namespace_vanish(struct machine *m, const struct op *letter)
+void namespace_vanish(struct machine *m, const struct op *message)
 {
-    struct space *s = space_find(m, letter->account, letter->ns);
+    struct space *s = space_find(m, message->account, message->ns);
     if (s)
         space_doom(m, s);
 }
@@ -192,8 +210,8 @@ void namespace_delete(struct machine *m, const struct op *op, struct effects *fx
     parked_leave_space(m, s, fx);
     tell(m, op, EVENT_NAMESPACE_DELETED, fx)->posted = m->group != 0;
     if (m->group != 0) {
-        struct op letter = {.kind = OP_NAMESPACE_DELETE, .account = op->account, .ns = op->ns};
-        mail_post(m, 0, &letter);
+        struct op message = {.kind = OP_NAMESPACE_DELETE, .account = op->account, .ns = op->ns};
+        outbox_post(m, 0, &message);
     }
     (void)namespace_reap(m, MACHINE_EXPIRE_BATCH, fx);
 }
@@ -226,17 +244,29 @@ static uint64_t reap_slot(struct machine *m, struct table *t)
     return units;
 }
 
+/* Several at once: to take one out puts its bucket out of order. */
+static size_t first_locks(const struct space *s, struct lock *ret_locks[INDEX_BUCKET])
+{
+    struct index_place place;
+    size_t n = 0;
+    struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
+    for (; l && n < INDEX_BUCKET; l = index_next(&s->index, &place))
+        ret_locks[n++] = l;
+    return n;
+}
+
 /* Takes locks out of a doomed namespace until it is empty or the budget is used up. */
 static uint64_t reap_locks(struct machine *m, struct space *s, uint64_t budget,
                            struct effects *fx)
 {
-    struct index_place place;
-    struct lock *l;
-    while (budget && (l = index_after(&s->index, slice_of("", 0), true, &place))) {
-        uint64_t units = reap_lock(m, l, fx);
-        budget -= units < budget ? units : budget;
-        lock_serve_touched(m, fx);
-    }
+    struct lock *locks[INDEX_BUCKET];
+    size_t n;
+    while (budget && (n = first_locks(s, locks)) > 0)
+        for (size_t i = 0; i < n && budget; i++) {
+            uint64_t units = reap_lock(m, locks[i], fx);
+            budget -= units < budget ? units : budget;
+            lock_serve_touched(m, fx);
+        }
     return budget;
 }
 
@@ -260,14 +290,35 @@ uint64_t namespace_reap(struct machine *m, uint64_t budget, struct effects *fx)
     return budget;
 }
 
+/* Deleted accounts that have nothing left. */
+static void bury_accounts(struct machine *m)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < m->n_accounts; i++) {
+        struct account *a = m->accounts[i];
+        if (a->gone && !a->n_doomed && !a->used[QUOTA_SESSIONS]) {
+            map_remove(&m->accounts_by_name, &a->by_name);
+            account_free(a);
+        } else {
+            m->accounts[kept++] = a;
+        }
+    }
+    m->n_accounts = kept;
+    m->accounts_left = false;
+}
+
 void namespace_bury(struct machine *m)
 {
     list_each_safe(it, &m->doomed)
     {
         struct space *s = list_item(it, struct space, in_doomed);
         if (space_is_empty(s)) {
+            s->account->n_doomed--;
+            account_left(m, s->account);
             list_remove(it);
             space_free(s);
         }
     }
+    if (m->accounts_left)
+        bury_accounts(m);
 }

@@ -1,6 +1,9 @@
 #include "machine/op.h"
 
-#include "machine/mail.h"
+#include "auth/rule.h"
+#include "machine/account.h"
+#include "machine/level.h"
+#include "machine/outbox.h"
 #include "machine/program.h"
 #include "machine/varint.h"
 
@@ -85,13 +88,20 @@ static void get_names(struct reader *r, struct arena *a, struct names *ret)
     *ret = (struct names){items, (size_t)n};
 }
 
+static uint64_t version_of(const struct op *op)
+{
+    if (op->token || op->rights || op->wall_ms || op->until_ms)
+        return OP_VERSION;
+    return op->number ? OP_VERSION_NO_TOKEN : OP_VERSION_NO_NUMBER;
+}
+
 void op_encode(const struct op *op, struct buf *out)
 {
     uint32_t present = 0;
 #define X(type, field) present |= (uint32_t)has_##type(op->field) << FIELD_##field;
     OP_FIELD_MAP(X)
 #undef X
-    buf_put_byte(out, OP_VERSION);
+    buf_put_byte(out, (char)version_of(op));
     buf_put_byte(out, (char)op->kind);
     varint_put(out, present);
 #define X(type, field)                                                                         \
@@ -120,8 +130,10 @@ enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
     }
     OP_FIELD_MAP(X)
 #undef X
-    if (r.left.len != 0)
-        return BELAY_ERR_CORRUPT;
+    uint64_t wants = version_of(&op);
+    if (r.left.len != 0 || wants > version ||
+        (wants < version && version > OP_VERSION_NO_NUMBER))
+        return BELAY_ERR_CORRUPT; /* each op has one form, the lowest that has what it needs */
     *ret_op = op;
     return BELAY_OK;
 }
@@ -139,6 +151,7 @@ enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
     X(permits, LIMIT_PERMITS, "permits are over 1000000")                                      \
     X(of, LIMIT_PERMITS, "of is over 1000000")                                                 \
     X(limit, LIMIT_LIST, "limit is over 1000")                                                 \
+    X(token, UINT32_MAX, "token is out of range")                                              \
     X(mode, MODE_SEMAPHORE, "mode is not known")                                               \
     X(policy, POLICY_TIMED, "policy is not known")                                             \
     X(now_ms, UINT64_MAX / 4, "time is out of range")
@@ -227,37 +240,47 @@ static const char *check_convert(const struct op *op)
     return op->more.n ? "only one name can be converted" : NULL;
 }
 
+/* By fence or by owner. */
+static const char *check_hold(const struct op *op)
+{
+    if (op->name.len == 0)
+        return "name is empty";
+    if (!op->fence && !op->owner.len && !(op->flags & OP_ANYONE))
+        return "a fence or an owner is needed";
+    if (op->kind == OP_CONVERT)
+        return check_convert(op);
+    if (op->flags & OP_ADD_TTL && op->ttl_ms == 0)
+        return "ttl is missing";
+    return op->more.n && op->fence ? "several names need an owner, not a fence" : NULL;
+}
+
+static const char *check_session(const struct op *op)
+{
+    if (op->kind == OP_SESSION_OPEN && op->ttl_ms == 0)
+        return "ttl must be at least 1 ms";
+    if (op->kind != OP_SESSION_OPEN && op->target == 0)
+        return "target is missing";
+    return op->session.len ? NULL : "session id is empty";
+}
+
 static const char *check_combination(const struct op *op)
 {
-    bool by_someone = op->fence || op->owner.len || op->flags & OP_ANYONE;
     switch (op->kind) {
     case OP_ACQUIRE:
         return op->name.len ? check_acquire(op) : "name is empty";
     case OP_CONVERT:
-        if (op->name.len && by_someone)
-            return check_convert(op);
-        return op->name.len ? "a fence or an owner is needed" : "name is empty";
     case OP_RELEASE:
     case OP_RENEW:
     case OP_BODY:
     case OP_CHECK:
-        if (!op->name.len || !by_someone)
-            return op->name.len ? "a fence or an owner is needed" : "name is empty";
-        if (op->flags & OP_ADD_TTL && op->ttl_ms == 0)
-            return "ttl is missing";
-        return op->more.n && op->fence ? "several names need an owner, not a fence" : NULL;
+        return check_hold(op);
     case OP_BREAK:
     case OP_SHOW:
         return op->name.len ? NULL : "name is empty";
     case OP_SESSION_OPEN:
-        if (op->ttl_ms == 0)
-            return "ttl must be at least 1 ms";
-        return op->session.len ? NULL : "session id is empty";
     case OP_SESSION_ATTACH:
     case OP_SESSION_DETACH:
-        if (op->target == 0)
-            return "target is missing";
-        return op->session.len ? NULL : "session id is empty";
+        return check_session(op);
     case OP_SESSION_CLOSE:
     case OP_SESSION_SHOW:
         return op->session.len ? NULL : "session id is empty";
@@ -267,25 +290,43 @@ static const char *check_combination(const struct op *op)
     case OP_NAMESPACE_SHOW:
         return op->ns.len ? NULL : "namespace is empty";
     case OP_CANCEL:
+    case OP_NODE:
         return op->target ? NULL : "target is missing";
     case OP_TXN:
     case OP_SESSION_ENROL:
         return op->session.len ? NULL : "session id is empty";
-    case OP_MAIL:
+    case OP_MESSAGES:
         if (op->program.len == 0 || op->fence == 0)
-            return "there is no letter";
+            return "there is no message";
         return op->target < LIMIT_GROUPS ? NULL : "no such group";
     case OP_TAKEN:
         return op->target < LIMIT_GROUPS ? NULL : "no such group";
+    case OP_LEVEL:
+        return op->target <= LEVEL_NEWEST ? NULL : "the level is not known";
+    case OP_AUTH_INIT:
+    case OP_AUTH_RESET:
+    case OP_ACCOUNT_CREATE:
+    case OP_ACCOUNT_UPDATE:
+    case OP_ACCOUNT_DELETE:
+    case OP_TOKEN_CREATE:
+    case OP_TOKEN_ROTATE:
+    case OP_TOKEN_REVOKE:
+    case OP_TOKEN_USED:
+    case OP_LOGIN:
+        return account_check(op);
     case OP_TABLE_SHOW:
         return op->name.len ? NULL : "table is empty";
     case OP_TICK:
         return op->fence > LIMIT_SKIP ? "skips too much" : NULL;
+    case OP_LIST:
+    case OP_NAMESPACE_LIST:
+        return rules_check(op->body) ? NULL : "not the bytes of rules";
     case OP_TABLE_LIST:
     case OP_SESSION_KEEPALIVE:
-    case OP_LIST:
+    case OP_ACCOUNT_SHOW:
+    case OP_ACCOUNT_LIST:
+    case OP_TOKEN_LIST:
     case OP_SESSION_LIST:
-    case OP_NAMESPACE_LIST:
     case OP_KIND_COUNT:
         break;
     }
@@ -315,8 +356,10 @@ static const char *check_request(const struct op *op)
     case OP_SESSION_DETACH:
     case OP_SESSION_KEEPALIVE:
     case OP_SESSION_ENROL:
-    case OP_MAIL:
+    case OP_MESSAGES:
     case OP_TAKEN:
+    case OP_LEVEL:
+    case OP_NODE:
     case OP_CHECK:
     case OP_SHOW:
     case OP_LIST:
@@ -326,6 +369,19 @@ static const char *check_request(const struct op *op)
     case OP_NAMESPACE_LIST:
     case OP_TABLE_LIST:
     case OP_TABLE_SHOW:
+    case OP_AUTH_INIT:
+    case OP_AUTH_RESET:
+    case OP_ACCOUNT_CREATE:
+    case OP_ACCOUNT_UPDATE:
+    case OP_ACCOUNT_DELETE:
+    case OP_TOKEN_CREATE:
+    case OP_TOKEN_ROTATE:
+    case OP_TOKEN_REVOKE:
+    case OP_TOKEN_USED:
+    case OP_ACCOUNT_SHOW:
+    case OP_ACCOUNT_LIST:
+    case OP_TOKEN_LIST:
+    case OP_LOGIN:
     case OP_KIND_COUNT:
         break;
     }
@@ -342,8 +398,8 @@ enum belay_err op_validate(const struct op *op, const char **ret_what)
         return BELAY_ERR_RANGE;
     }
     what = check_combination(op);
-    if (!what && op->kind == OP_MAIL)
-        return mail_check(op->program, ret_what);
+    if (!what && op->kind == OP_MESSAGES)
+        return outbox_check(op->program, ret_what);
     if (!what && op->program.len && op->kind != OP_TXN)
         what = "only a transaction has statements";
     if (!what && op->request.len)

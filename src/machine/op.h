@@ -41,7 +41,7 @@ enum {
     LIMIT_LOCKS = 16 * 1000000, /* of one namespace */
     LIMIT_LIST = 1000,          /* rows of one page */
     LIMIT_LIST_BYTES = 1 << 20, /* a page with this much in it is cut short: ask for the next */
-    LIMIT_CYCLE = 16,           /* steps of a deadlock that are searched and named */
+    LIMIT_CYCLE = 16,           /* steps of a deadlock that are named */
     LIMIT_TABLE_BYTES = 128,    /* a table's name; a key is as long as a lock's name */
     LIMIT_INTO_BYTES = 128,     /* the name of a selected value */
     LIMIT_VALUE_BYTES = 65536,
@@ -53,15 +53,22 @@ enum {
     LIMIT_TXN_DEPTH = 64,
     LIMIT_TXN_STATEMENTS = 256, /* all of them, also those in blocks and branches */
     LIMIT_TXN_OPERATORS = 4096,
-    LIMIT_TXN_LOCKS = 64,                       /* taken or given back by one transaction */
+    LIMIT_TXN_LOCKS = 64,    /* taken or given back by one transaction */
+    LIMIT_TXN_WORK = 100000, /* operators, statements, and the records they look at */
     LIMIT_TXN_DATA_BYTES = 8 * 1024 * 1024,     /* what one transaction may select */
     LIMIT_TXN_WAITING = 10000,                  /* of one namespace */
     LIMIT_TXN_WAITING_BYTES = 64 * 1024 * 1024, /* of one namespace: their programs */
     LIMIT_GROUPS = 65,        /* the first knows the namespaces, the others are shards */
-    LIMIT_LETTERS = 1000000,  /* from one group to another, not taken yet */
+    LIMIT_OUTBOX = 1000000,   /* from one group to another, not taken yet */
     LIMIT_RECEIPTS = 1 << 19, /* requests with an id whose answers are kept, of one machine */
     LIMIT_RECEIPT_BYTES = 64 * 1024 * 1024, /* and the bytes of them */
     LIMIT_SKIP = 1 << 30,                   /* numbers that a TICK skips */
+    LIMIT_ACCOUNTS = 10000,
+    LIMIT_TOKENS = 1000, /* of one account */
+    LIMIT_EMAIL_BYTES = 254,
+    LIMIT_FULL_NAME_BYTES = 128,
+    ACCOUNT_ID_BYTES = 16,
+    LIMIT_OVERLAP_MS = 7 * 24 * 3600 * 1000, /* both secrets of a token count so long */
     TTL_DEFAULT_MS = 30000,
     SESSION_TTL_DEFAULT_MS = 60000,
 };
@@ -75,7 +82,7 @@ enum {
     X(CONVERT, "convert")                                                                      \
     X(BODY, "body")                                                                            \
     X(BREAK, "break")                                                                          \
-    X(CANCEL, "cancel") /* the asker in `target` is gone: it leaves the line */                \
+    X(CANCEL, "cancel") /* the asker in `target` is gone: request_cancel() */                  \
     X(SESSION_OPEN, "session-open")                                                            \
     X(SESSION_ATTACH, "session-attach")                                                        \
     X(SESSION_DETACH, "session-detach")                                                        \
@@ -86,9 +93,23 @@ enum {
     X(NAMESPACE_DELETE, "namespace-delete")                                                    \
     X(TXN, "txn")                     /* statements over variables and locks, all or none */   \
     X(SESSION_ENROL, "session-enrol") /* group 0: it will be used in the group `target` */     \
-    X(MAIL, "mail")   /* letters from the group `target`; `fence`: the number of the first */  \
-    X(TAKEN, "taken") /* the group `target` has taken the letters up to number `fence` */      \
-    X(CHECK, "check") /* from here on: reads */                                                \
+    X(MESSAGES,                                                                                \
+      "mail")         /* messages from the group `target`; `fence`: the number of the first */ \
+    X(TAKEN, "taken") /* the group `target` has taken the messages up to number `fence` */     \
+    X(LEVEL, "level") /* the rules of the level `target` hold from here on (level.h) */        \
+    X(NODE, "node")   /* the node of `target` is not heard (OP_AWAY), or is heard again */     \
+    X(AUTH_INIT, "auth-init")           /* the first token; from here on all must log in */    \
+    X(AUTH_RESET, "auth-reset")         /* nobody has to log in, until AUTH_INIT */            \
+    X(ACCOUNT_CREATE, "account-create") /* name: email, owner: full name, body: limits */      \
+    X(ACCOUNT_UPDATE, "account-update") /* the same; what is absent stays */                   \
+    X(ACCOUNT_DELETE, "account-delete")                                                        \
+    X(TOKEN_CREATE, "token-create") /* name: id, owner: sum, body: rules; as a message: token, \
+                                       rights */                                               \
+    X(TOKEN_ROTATE, "token-rotate") /* name: id, owner: the new sum; until_ms: of the old one  \
+                                     */                                                        \
+    X(TOKEN_REVOKE, "token-revoke") /* name: id */                                             \
+    X(TOKEN_USED, "token-used")     /* name: id; wall_ms: when, to the hour */                 \
+    X(CHECK, "check")               /* from here on: reads */                                  \
     X(SHOW, "show")                                                                            \
     X(LIST, "list")                                                                            \
     X(SESSION_SHOW, "session-show")                                                            \
@@ -96,7 +117,11 @@ enum {
     X(NAMESPACE_SHOW, "namespace-show")                                                        \
     X(NAMESPACE_LIST, "namespace-list")                                                        \
     X(TABLE_LIST, "table-list")                                                                \
-    X(TABLE_SHOW, "table-show") /* the variables of one table, oldest first */
+    X(TABLE_SHOW, "table-show")     /* the variables of one table, oldest first */             \
+    X(ACCOUNT_SHOW, "account-show") /* of `account`; empty: the asker's own */                 \
+    X(ACCOUNT_LIST, "account-list")                                                            \
+    X(TOKEN_LIST, "token-list") /* of `account` */                                             \
+    X(LOGIN, "login")           /* name: id, owner: sum, wall_ms: now */
 
 enum op_kind {
 #define X(id, word) OP_##id,
@@ -119,8 +144,18 @@ enum op_flag {
     OP_ADD_TTL = 128, /* RENEW: ttl_ms more than what remains (Redis door) */
     OP_WANT_HOLDERS = 256, /* as OP_WANT_LOCK, but only when the answer is REFUSED */
     OP_STALE = 512,        /* a read: what this node knows will do, the others are not asked */
-    OP_AWAY = 1024,        /* CANCEL: it was sent away, and may come back by its request id */
+    OP_AWAY = 1024,        /* CANCEL: it was sent away, and may come back by its request id;
+                            * NODE: it is not heard */
     OP_UNDO = 2048,        /* CANCEL: of a CONVERT, which is undone: what it was about stays */
+    OP_HOLDS_ONLY = 4096,  /* RELEASE: an owner who waits keeps its place (Redis door) */
+    OP_NAMED = 8192,       /* SESSION_OPEN: the client chose the id; else the door drew it */
+    OP_END_WAIT = 16384,   /* CANCEL: its time is up, as if its wait had ended; a grant stays */
+    OP_OVER = 32768, /* its session is over, says group 0: nothing is done in it, but what was
+                      * done before is told again */
+    OP_MAY_BREAK = 65536,  /* its token may break this lock: also what others took is its own */
+    OP_SEES_ALL = 131072,  /* SESSION_LIST: also those that other tokens have opened */
+    OP_SET_EMAIL = 262144, /* ACCOUNT_UPDATE: `name` is given */
+    OP_SET_NAME = 524288,  /* ACCOUNT_UPDATE: `owner` is given */
 };
 
 /* X(type, name): every field that travels. u64 are varints, bytes are length + bytes, names is
@@ -133,8 +168,8 @@ enum op_flag {
     X(bytes, name) /* lock name; LIST: prefix; TABLE_SHOW: the table */                        \
     X(bytes, owner)                                                                            \
     X(bytes, session) /* session id */                                                         \
-    X(bytes, body)                                                                             \
-    X(bytes, text) /* description; LIST: after */                                              \
+    X(bytes, body)    /* LIST, NAMESPACE_LIST: the asker's rules, when it does not see all */  \
+    X(bytes, text)    /* description; LIST: after */                                           \
     X(u64, fence)                                                                              \
     X(u64, mode)   /* enum lock_mode */                                                        \
     X(u64, policy) /* enum lock_policy */                                                      \
@@ -147,14 +182,21 @@ enum op_flag {
     X(u64, permits)                                                                            \
     X(u64, of)                                                                                 \
     X(u64, linger_ms)                                                                          \
-    X(u64, limit)     /* LIST: rows */                                                         \
-    X(u64, target)    /* CANCEL: the asker; ATTACH, DETACH: the connection;                    \
-                         NAMESPACE_CREATE, ENROL, MAIL, TAKEN: a group */                      \
-    X(names, more)    /* ACQUIRE without waiting, RELEASE, RENEW: more names, all or none;     \
-                         KEEPALIVE: session ids */                                             \
-    X(bytes, program) /* TXN: machine/program.h; empty: a ping of the session; MAIL: letters   \
-                       */                                                                      \
-    X(bytes, request) /* its id: sent again, it is the same request (receipt.h) */
+    X(u64, limit)  /* LIST: rows */                                                            \
+    X(u64, target) /* CANCEL: the asker; ATTACH, DETACH: the connection;                       \
+                      NAMESPACE_CREATE, ENROL, MESSAGES, TAKEN: a group;                       \
+                      LEVEL: the level; NODE: a number of its run */                           \
+    X(names, more) /* ACQUIRE without waiting, RELEASE, RENEW: more names, all or none;        \
+                      KEEPALIVE: session ids */                                                \
+    X(bytes,                                                                                   \
+      program) /* TXN: machine/program.h; empty: a ping of the session; MESSAGES: messages     \
+                */                                                                             \
+    X(bytes, request) /* its id: sent again, it is the same request (receipt.h) */             \
+    X(u64, number)    /* of its session in group 0: which one of this id was kept for it */    \
+    X(u64, token)     /* who asks: the number of its token; 0: nobody has to log in */         \
+    X(u64, rights)    /* the generation of the token that was checked (account.c) */           \
+    X(u64, wall_ms)   /* the time of day, by the clock of the node that was asked */           \
+    X(u64, until_ms)  /* a time of day at which something ends; 0: never */
 
 struct names {
     const struct slice *items;
@@ -172,16 +214,34 @@ struct op {
 #undef X
 };
 
-enum { OP_VERSION = 3 }; /* 1: without program, 2: without request; still read */
+/* 1: without program, 2: without request, 3: without number, 4: without token and all behind
+ * it; still read. An op is written in the lowest version that has what it needs: equal states
+ * have equal messages, and nodes of an earlier version read what they can follow. */
+enum { OP_VERSION = 5, OP_VERSION_NO_TOKEN = 4, OP_VERSION_NO_NUMBER = 3 };
 
-/* An asker's number: node, run of that node, and what only that run knows. The top bit is set
- * when it does not stay to wait: its place in a line outlives the node's run. */
+/* An asker's number: place of a node, its run, and a count that goes on in that run. The top
+ * bit is set when it does not stay to wait: its place in a line outlives the node's run, and
+ * nobody is told what comes of it. */
 enum { OP_NODE_SHIFT = 56, OP_RUN_SHIFT = 42 };
-#define OP_ASKER_LOOSE (UINT64_C(1) << 63)
+#define LIMIT_EXPIRES_MS (UINT64_C(10) * 365 * 24 * 3600 * 1000) /* of a token */
+#define OP_ASKER_COUNT   ((UINT64_C(1) << OP_RUN_SHIFT) - 1)
+#define OP_ASKER_LOOSE   (UINT64_C(1) << 63)
+enum { OP_NODES_MAX = 1 << (63 - OP_NODE_SHIFT) };
+
+static inline size_t op_node(uint64_t asker)
+{
+    return (size_t)(asker >> OP_NODE_SHIFT) % OP_NODES_MAX;
+}
 
 static inline bool op_is_read(enum op_kind kind)
 {
     return kind >= OP_CHECK;
+}
+/* About accounts and tokens: in group 0, like sessions and the list of namespaces. */
+static inline bool op_is_of_account(enum op_kind kind)
+{
+    return (kind >= OP_AUTH_INIT && kind <= OP_TOKEN_USED) ||
+           (kind >= OP_ACCOUNT_SHOW && kind <= OP_LOGIN);
 }
 const char *op_word(enum op_kind kind);
 

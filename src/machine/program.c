@@ -187,6 +187,8 @@ struct checker {
     size_t statements, operators, locks, depth;
     enum belay_err err;
     const char *what;
+    void (*each)(void *ctx, enum program_node node, struct slice name); /* NULL: nobody asks */
+    void *ctx;
 };
 
 static bool refuse(struct checker *c, enum belay_err err, const char *what)
@@ -235,6 +237,8 @@ static bool check_var(struct checker *c, enum program_node node)
 {
     struct program_var v;
     program_get_var(&c->r, node, &v);
+    if (c->each)
+        c->each(c->ctx, node, slice_of("", 0));
     if (!intact(c) ||
         !within(c, v.table.len > 0 && v.table.len <= LIMIT_TABLE_BYTES,
                 "a table's name is empty or over LIMIT_TABLE_BYTES (128)") ||
@@ -266,6 +270,8 @@ static bool check_lock(struct checker *c, enum program_node node)
 {
     struct program_lock l;
     program_get_lock(&c->r, node, &l);
+    if (c->each)
+        c->each(c->ctx, node, l.name);
     if (!intact(c) ||
         !within(c, ++c->locks <= LIMIT_TXN_LOCKS,
                 "the transaction has more than LIMIT_TXN_LOCKS (64) lock operators") ||
@@ -423,16 +429,28 @@ static bool check_statement(struct checker *c)
     return ok;
 }
 
+static bool walk(struct checker *c)
+{
+    uint64_t n = program_get_begin(&c->r);
+    bool ok = intact(c) && within(c, n > 0, "the transaction has no statements");
+    for (; ok && n; n--)
+        ok = check_statement(c);
+    if (ok && c->r.left.len)
+        ok = refuse(c, BELAY_ERR_SYNTAX, "the transaction's bytes are broken");
+    return ok;
+}
+
+void program_each(struct slice program,
+                  void (*each)(void *ctx, enum program_node node, struct slice name), void *ctx)
+{
+    struct checker c = {.r = {.left = program}, .each = each, .ctx = ctx};
+    (void)walk(&c);
+}
+
 enum belay_err program_check(struct slice program, const char **ret_what)
 {
     struct checker c = {.r = {.left = program}};
-    uint64_t n = program_get_begin(&c.r);
-    bool ok = intact(&c) && within(&c, n > 0, "the transaction has no statements");
-    for (; ok && n; n--)
-        ok = check_statement(&c);
-    if (ok && c.r.left.len)
-        ok = refuse(&c, BELAY_ERR_SYNTAX, "the transaction's bytes are broken");
-    if (ok)
+    if (walk(&c))
         return BELAY_OK;
     *ret_what = c.what;
     return c.err;

@@ -59,6 +59,11 @@ const char *program_word(enum program_node node); /* "select_constant" */
 const char *program_name(enum program_node node); /* "SelectConstantValueOp" */
 /* The node with that word, NODE_NONE: there is none. */
 enum program_node program_node(struct slice word);
+/* Every operator and SELECT that touches something, also in branches that are not taken: `name`
+ * is a lock's, or empty for a variable. The program has passed program_check(). */
+void program_each(struct slice program,
+                  void (*each)(void *ctx, enum program_node node, struct slice name),
+                  void *ctx);
 
 enum var_flag {
     VAR_HAS_VALUE = 1,

@@ -12,8 +12,8 @@
 /* The numbers of an answer, in the order of their bytes. Rows of a SHOW are no answer to what
  * has an id, and what a lock looks like is told as it is when it is asked again. */
 #define NUMBER_MAP(X)                                                                          \
-    X(enum reason, reason, REASON_NAMESPACE)                                                   \
-    X(enum belay_err, err, BELAY_ERR_INTERNAL)                                                 \
+    X(enum reason, reason, REASON_REVOKED)                                                     \
+    X(enum belay_err, err, BELAY_ERR_LOGIN)                                                    \
     X(uint64_t, fence, UINT64_MAX)                                                             \
     X(uint64_t, ticket, UINT64_MAX)                                                            \
     X(uint64_t, count, UINT64_MAX)                                                             \
@@ -276,18 +276,20 @@ void receipts_done(struct machine *m)
 
 /* --- a request --- */
 
-/* Everything it asks for. Not when, by whom and through which door; nor the session's id that
- * the door has drawn for it. The first byte of an op is the version of its binary form: a later
- * one must give the same hash. */
+/* Everything it asks for. Not when, by whom and through which door; nor a session's id that the
+ * door has drawn: it draws another one each time. The first byte of an op is the version of its
+ * binary form: a later one must give the same hash. */
 static uint64_t content_of(struct machine *m, const struct op *op)
 {
     static const struct hash_key fixed = {0x62656c61792d7265, 0x63656970742d3031};
     struct buf *bytes = &m->receipts.scratch;
     struct op plain = *op;
-    plain.now_ms = plain.asker = plain.target = 0;
+    plain.now_ms = plain.asker = plain.target = plain.number = 0;
+    plain.rights = plain.wall_ms = 0;
     plain.request = slice_of("", 0);
-    plain.flags &= ~(uint64_t)(OP_NOBLOCK | OP_WANT_LOCK | OP_WANT_HOLDERS);
-    if (op->kind == OP_SESSION_OPEN)
+    plain.flags &=
+        ~(uint64_t)(OP_NOBLOCK | OP_WANT_LOCK | OP_WANT_HOLDERS | OP_OVER | OP_MAY_BREAK);
+    if (op->kind == OP_SESSION_OPEN && !(op->flags & OP_NAMED))
         plain.session = slice_of("", 0);
     buf_clear(bytes);
     op_encode(&plain, bytes);
@@ -379,7 +381,8 @@ static void repeat_grant(struct machine *m, const struct event *was, const struc
 {
     struct space *s = space_find(m, op->account, op->ns);
     struct op by_fence = {.fence = was->fence};
-    struct hold *h = s ? request_hold(lock_find(m, s, op->name), &by_fence, m->now_ms) : NULL;
+    struct hold *h =
+        s ? request_hold(m, lock_find(m, s, op->name), &by_fence, m->now_ms) : NULL;
     if (!h) {
         request_failed(op, BELAY_ERR_STALE,
                        "this request was granted before, and that grant is over", fx);
@@ -393,11 +396,28 @@ static void repeat_grant(struct machine *m, const struct event *was, const struc
     ev->waited_ms = was->waited_ms;
 }
 
-/* Letters were posted about it: they may still be on their way. */
+/* Messages were posted about it: they may still be on their way. */
 static bool concerns_groups(enum event_kind kind)
 {
     return kind == EVENT_NAMESPACE_CREATED || kind == EVENT_NAMESPACE_DELETED ||
            kind == EVENT_SESSION_ENDED;
+}
+
+static void count_down(uint64_t *left_ms, uint64_t passed_ms)
+{
+    *left_ms -= passed_ms < *left_ms ? passed_ms : *left_ms;
+}
+
+/* What a transaction selected is told as it was then; its times are told as of now. */
+static void count_down_rows(struct event *ev, uint64_t passed_ms)
+{
+    for (size_t i = 0; i < ev->n_data; i++) {
+        for (size_t k = 0; k < ev->data[i].n_records; k++) {
+            struct record_row *row = &ev->data[i].records[k];
+            row->set_ms_ago += passed_ms;
+            count_down(&row->expires_in_ms, passed_ms);
+        }
+    }
 }
 
 static void repeat_answer(struct machine *m, const struct receipt *r, const struct op *op,
@@ -423,9 +443,10 @@ static void repeat_answer(struct machine *m, const struct receipt *r, const stru
         return;
     }
     if (was.kind != EVENT_SESSION_OPENED) /* there it is the TTL */
-        was.expires_in_ms -= passed_ms < was.expires_in_ms ? passed_ms : was.expires_in_ms;
+        count_down(&was.expires_in_ms, passed_ms);
+    count_down_rows(&was, passed_ms);
     was.asker = op->asker;
-    was.posted = concerns_groups(was.kind) ? mail_everybody(m) : 0;
+    was.posted = concerns_groups(was.kind) ? outbox_everybody(m) : 0;
     was.at_ms = m->now_ms;
     was.account = op->account;
     was.ns = op->ns;

@@ -79,7 +79,7 @@ void receipt_forget(struct machine *m, struct receipt *r); /* as if it had not b
 void receipt_cancel(struct machine *m, const struct op *op);
 void receipt_drop_old(struct machine *m); /* a batch */
 
-/* For the snapshot and for sound.c. */
+/* For the snapshot and for invariants.c. */
 static inline struct slice receipt_account(const struct receipt *r)
 {
     return slice_of(r->bytes, r->account_len);

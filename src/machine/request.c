@@ -1,27 +1,10 @@
 /* request.c - what is asked of locks: docs/SEMANTICS.md, rule by rule. */
 #include "base/check.h"
 #include "base/mem.h"
+#include "machine/level.h"
 #include "machine/state.h"
 
 #include <stdlib.h>
-
-struct event *request_failed(const struct op *op, enum belay_err err, const char *text,
-                             struct effects *fx)
-{
-    struct event *ev = effects_add(fx, EVENT_FAILED);
-    ev->asker = op->asker;
-    ev->err = err;
-    ev->text = slice_str(text);
-    return ev;
-}
-
-struct space *request_space(const struct machine *m, const struct op *op, struct effects *fx)
-{
-    struct space *s = space_find(m, op->account, op->ns);
-    if (!s)
-        request_failed(op, BELAY_ERR_NO_NAMESPACE, "no such namespace", fx);
-    return s;
-}
 
 static struct slice name_at(const struct op *op, size_t i) /* 0: op->name, then op->more */
 {
@@ -48,9 +31,10 @@ enum verdict { GRANT, GRANT_AGAIN, TAKE_OVER, REFUSE, OVER_LIMIT, WAIT };
 struct judgement {
     enum verdict verdict;
     enum reason reason; /* REFUSE */
-    const char *limit;  /* OVER_LIMIT */
-    struct hold *hold;  /* GRANT_AGAIN */
-    struct wait *wait;  /* TAKE_OVER */
+    const char *limit;  /* OVER_LIMIT; NULL: `quota` of the account */
+    enum quota quota;
+    struct hold *hold; /* GRANT_AGAIN */
+    struct wait *wait; /* TAKE_OVER */
 };
 
 static struct judgement refuse(enum reason reason)
@@ -61,6 +45,15 @@ static struct judgement refuse(enum reason reason)
 static struct judgement over_limit(const char *what)
 {
     return (struct judgement){.verdict = OVER_LIMIT, .limit = what};
+}
+
+static void tell_limit(const struct space *s, const struct op *op, const struct judgement *j,
+                       struct effects *fx)
+{
+    if (j->limit)
+        request_failed(op, BELAY_ERR_LIMIT, j->limit, fx);
+    else
+        quota_refuse(s->account, j->quota, op, fx);
 }
 
 uint32_t request_capacity(const struct op *op)
@@ -81,7 +74,7 @@ static struct judgement judge_known(const struct machine *m, const struct lock *
 {
     if (l->capacity && l->capacity != request_capacity(op))
         return refuse(REASON_KIND);
-    struct hold *h = hold_of(l, who);
+    struct hold *h = holder_by_who(m, l, who);
     if (h && !hold_over(h, m->now_ms)) {
         if (h->weight != request_weight(op))
             return refuse(REASON_KIND);
@@ -109,9 +102,7 @@ static bool way_is_free(const struct machine *m, const struct lock *l, const str
     uint32_t capacity = l->capacity ? l->capacity : request_capacity(op);
     if (lock_is_closed(l, m->now_ms) || capacity - l->used < request_weight(op))
         return false;
-    if (!l->more)
-        return true;
-    return op->mode == MODE_SHARED ? l->more->n_barring == 0 : l->more->n_waits == 0;
+    return !line_bars(m, l, op->mode == MODE_SHARED);
 }
 
 static struct judgement judge(const struct machine *m, const struct space *s,
@@ -130,6 +121,9 @@ static struct judgement judge(const struct machine *m, const struct space *s,
         return over_limit("the session has LIMIT_SESSION_ITEMS (10000) holds and waits");
     if (!l && s->locks.count + op->more.n >= LIMIT_LOCKS)
         return over_limit("the namespace has LIMIT_LOCKS (16000000) locks");
+    enum quota over = quota_over(s->account, op, !l, !is_free);
+    if (over != QUOTA_COUNT)
+        return (struct judgement){.verdict = OVER_LIMIT, .quota = over};
     if (is_free && l && l->n_holds >= LIMIT_HOLDERS)
         return over_limit("the lock has LIMIT_HOLDERS (10000) holders");
     if (!is_free && l && l->more && l->more->n_waits >= LIMIT_WAITERS)
@@ -151,7 +145,8 @@ struct hold *request_grant(struct machine *m, struct lock *l, const struct op *o
                       .ttl_ms = (uint32_t)op->ttl_ms,
                       .grace_ms = (uint32_t)op->grace_ms,
                       .delay_ms = (uint32_t)op->delay_ms,
-                      .weight = request_weight(op)};
+                      .weight = request_weight(op),
+                      .token = (uint32_t)op->token};
     struct hold *h = hold_add(m, l, &g, ++m->counter);
     end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
     hold_granted(m, h, fx);
@@ -192,7 +187,7 @@ static struct event *tell_replaced(const struct machine *m, const struct wait *w
                                    struct effects *fx)
 {
     struct event *ev = wait_news(m, w, EVENT_REFUSED, fx);
-    ev->asker = w->asker;
+    ev->asker = wait_stays(w);
     ev->news = false; /* the line has not changed */
     ev->reason = REASON_REPLACED;
     return ev;
@@ -210,7 +205,7 @@ static void take_over(struct machine *m, struct wait *w, const struct op *op,
 void request_return(struct machine *m, struct wait *w, const struct op *op, struct effects *fx)
 {
     tell_replaced(m, w, fx);
-    w->asker = op->asker;
+    wait_set_asker(m, w, op->asker);
     if (w->away) {
         w->away = AWAY_NOT;
         w->deadline_ms = w->receipt->at_ms + op->wait_ms;
@@ -229,8 +224,8 @@ static void refused(const struct machine *m, const struct op *op, enum reason re
     ev->mode = (enum lock_mode)op->mode;
 }
 
-static bool refused_as_deadlock(const struct machine *m, const struct lock *l,
-                                const struct op *op, struct who who, struct effects *fx)
+static bool refused_as_deadlock(struct machine *m, const struct lock *l, const struct op *op,
+                                struct who who, struct effects *fx)
 {
     struct cycle_step *cycle;
     size_t n;
@@ -257,24 +252,18 @@ static void join_line(struct machine *m, struct lock *l, const struct op *op,
 }
 
 /* A holder has one hold: one that is over and not yet worked off goes before it gets another.
- */
-static void bury_dead_hold(struct machine *m, const struct lock *l, struct who who,
-                           struct effects *fx)
+ * A wait that has run out must not be taken over. */
+static void bury_dead(struct machine *m, struct lock *l, struct who who, struct effects *fx)
 {
-    struct hold *h = hold_of(l, who);
+    struct hold *h = holder_by_who(m, l, who);
     if (h && hold_over(h, m->now_ms))
         hold_end(m, h, EVENT_EXPIRED, REASON_TTL, fx);
-}
-
-/* A wait of this owner that has run out and is not yet worked off must not be taken over. */
-static void bury_dead_wait(struct machine *m, const struct lock *l, struct who who,
-                           struct effects *fx)
-{
-    if (!l->more || l->more->n_waits == 0)
-        return;
-    struct wait *w = wait_of(m, l, who);
+    struct wait *w = l->more && l->more->n_waits ? wait_of(m, l, who) : NULL;
     if (w)
         wait_end_if_dead(m, w, fx);
+    bool in_use = l->n_holds || (l->more && l->more->n_waits);
+    if (m->level >= LEVEL_OVER && !in_use)
+        l->capacity = 0; /* it may be taken as another kind */
 }
 
 static void acquire_one(struct machine *m, struct space *s, const struct op *op,
@@ -282,10 +271,8 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
 {
     uint64_t hash;
     struct lock *l = lock_locate(m, s, op->name, &hash);
-    if (l) {
-        bury_dead_hold(m, l, (struct who){op->owner, session}, fx);
-        bury_dead_wait(m, l, (struct who){op->owner, session}, fx);
-    }
+    if (l)
+        bury_dead(m, l, (struct who){op->owner, session}, fx);
     struct judgement j = judge(m, s, l, op, session);
     if (!l && (j.verdict == GRANT || j.verdict == WAIT))
         l = lock_make(m, s, op->name, hash);
@@ -303,7 +290,7 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
         refused(m, op, j.reason, fx);
         break;
     case OVER_LIMIT:
-        request_failed(op, BELAY_ERR_LIMIT, j.limit, fx);
+        tell_limit(s, op, &j, fx);
         break;
     case WAIT:
         join_line(m, l, op, session, fx);
@@ -320,11 +307,14 @@ static void acquire_all(struct machine *m, struct space *s, const struct op *op,
     for (size_t i = 0; i < n; i++) {
         struct op one = *op;
         one.name = name_at(op, i);
-        struct judgement j = judge(m, s, lock_find(m, s, one.name), &one, session);
+        struct lock *l = lock_find(m, s, one.name);
+        if (l && m->level >= LEVEL_OVER)
+            bury_dead(m, l, (struct who){op->owner, session}, fx);
+        struct judgement j = judge(m, s, l, &one, session);
         if (j.verdict == REFUSE)
             refused(m, &one, j.reason, fx);
         else if (j.verdict == OVER_LIMIT)
-            request_failed(op, BELAY_ERR_LIMIT, j.limit, fx);
+            tell_limit(s, op, &j, fx);
         else
             continue;
         return;
@@ -356,33 +346,15 @@ void request_acquire(struct machine *m, const struct op *op, struct effects *fx)
 
 /* --- by fence or by owner --- */
 
-static bool names_hold(const struct op *op, const struct hold *h, uint64_t now_ms)
+struct hold *request_hold(const struct machine *m, const struct lock *l, const struct op *op,
+                          uint64_t now_ms)
 {
-    if (hold_over(h, now_ms))
-        return false;
-    if (op->fence)
-        return hold_fence(h) == op->fence;
-    if (op->flags & OP_ANYONE)
-        return true;
-    return slice_eq(hold_owner(h), op->owner) &&
-           (op->session.len == 0 || slice_eq(session_id(h->session), op->session));
-}
-
-struct hold *request_hold(const struct lock *l, const struct op *op, uint64_t now_ms)
-{
-    if (!l)
-        return NULL;
-    list_each (it, &l->holds) {
-        struct hold *h = list_item(it, struct hold, in_lock);
-        if (names_hold(op, h, now_ms))
-            return h;
-    }
-    return NULL;
+    return l ? holder_named(m, l, op, now_ms, NULL) : NULL;
 }
 
 static void keep_session(struct machine *m, const struct op *op)
 {
-    struct session *s = op->session.len ? session_find(m, op->session) : NULL;
+    struct session *s = op->session.len ? session_named(m, op) : NULL;
     if (s && !session_over(s, m->now_ms))
         session_keep(m, s);
 }
@@ -391,19 +363,15 @@ static uint64_t release_from(struct machine *m, struct lock *l, const struct op 
                              struct effects *fx)
 {
     uint64_t n = 0;
-    list_each_safe(it, &l->holds)
-    {
-        struct hold *h = list_item(it, struct hold, in_lock);
-        if (!names_hold(op, h, m->now_ms))
-            continue;
+    for (struct hold *h = request_hold(m, l, op, m->now_ms), *next; h; h = next, n++) {
+        next = holder_named(m, l, op, m->now_ms, h);
         hold_end(m, h, EVENT_RELEASED, REASON_RELEASE, fx);
-        n++;
-        if (op->fence)
-            break;
     }
-    if (op->owner.len == 0 || op->fence || !l->more || l->more->n_waits == 0)
+    if (op->owner.len == 0 || op->fence || op->flags & OP_HOLDS_ONLY)
         return n;
-    struct session *session = op->session.len ? session_find(m, op->session) : NULL;
+    if (!l->more || l->more->n_waits == 0)
+        return n;
+    struct session *session = op->session.len ? session_named(m, op) : NULL;
     bool known = op->session.len == 0 || session;
     struct wait *w = known ? wait_of(m, l, (struct who){op->owner, session}) : NULL;
     if (w) {
@@ -439,7 +407,8 @@ static void extend(struct machine *m, struct hold *h, uint64_t ttl_ms)
 /* ttl more than what remains, but no longer than a new lease could be. */
 static void add_ttl(struct machine *m, struct hold *h, uint64_t ttl_ms)
 {
-    uint64_t end = h->end.at + ttl_ms;
+    bool from_now = m->level >= LEVEL_OVER && h->end.at < m->now_ms; /* nothing remains */
+    uint64_t end = (from_now ? m->now_ms : h->end.at) + ttl_ms;
     uint64_t max = m->now_ms + LIMIT_TTL_MS;
     h->overdue = false;
     end_set(m, &h->end, end < max ? end : max);
@@ -455,7 +424,7 @@ static struct event *tell_hold(const struct machine *m, const struct hold *h,
     ev->mode = mode_of(h->lock, h->weight);
     ev->fence = hold_fence(h);
     ev->forever = h->end.pos == 0;
-    ev->expires_in_ms = ev->forever ? 0 : h->end.at - m->now_ms;
+    ev->expires_in_ms = hold_left(h, m->now_ms);
     return ev;
 }
 
@@ -468,7 +437,7 @@ void request_renew(struct machine *m, const struct op *op, struct effects *fx)
         return;
     keep_session(m, op);
     for (size_t i = 0; i <= op->more.n; i++) {
-        const struct hold *h = request_hold(lock_find(m, s, name_at(op, i)), op, m->now_ms);
+        const struct hold *h = request_hold(m, lock_find(m, s, name_at(op, i)), op, m->now_ms);
         bool endless = h && h->end.pos == 0;
         if (!h || (endless && op->flags & OP_ADD_TTL)) { /* nothing to add to */
             request_failed(op, BELAY_ERR_STALE, stale_text, fx);
@@ -476,7 +445,7 @@ void request_renew(struct machine *m, const struct op *op, struct effects *fx)
         }
     }
     for (size_t i = 0; i <= op->more.n; i++) {
-        struct hold *h = request_hold(lock_find(m, s, name_at(op, i)), op, m->now_ms);
+        struct hold *h = request_hold(m, lock_find(m, s, name_at(op, i)), op, m->now_ms);
         if (op->flags & OP_ADD_TTL)
             add_ttl(m, h, op->ttl_ms);
         else
@@ -491,9 +460,13 @@ void request_body(struct machine *m, const struct op *op, struct effects *fx)
     if (!s)
         return;
     keep_session(m, op);
-    struct hold *h = request_hold(lock_find(m, s, op->name), op, m->now_ms);
+    struct hold *h = request_hold(m, lock_find(m, s, op->name), op, m->now_ms);
     if (!h) {
         request_failed(op, BELAY_ERR_STALE, stale_text, fx);
+        return;
+    }
+    if (op->body.len && quota_reached(s->account, QUOTA_BYTES, op->body.len)) {
+        quota_refuse(s->account, QUOTA_BYTES, op, fx);
         return;
     }
     lock_set_body(h->lock, op->body);
@@ -582,7 +555,7 @@ void request_convert(struct machine *m, const struct op *op, struct effects *fx)
     if (!s)
         return;
     keep_session(m, op);
-    struct hold *h = request_hold(lock_find(m, s, op->name), op, m->now_ms);
+    struct hold *h = request_hold(m, lock_find(m, s, op->name), op, m->now_ms);
     if (!h)
         request_failed(op, BELAY_ERR_STALE, stale_text, fx);
     else if (h->lock->capacity != CAPACITY_RW)
@@ -614,41 +587,115 @@ void request_break(struct machine *m, const struct op *op, struct effects *fx)
     answer(m, op, EVENT_BROKEN, fx)->count = n;
 }
 
-static void cancel_in(struct machine *m, struct lock *l, const struct op *op,
-                      struct effects *fx)
+bool request_is_target(const struct machine *m, const struct op *cancel, uint64_t asker)
+{
+    /* One without a fence was written by an older version: there the whole number counts. */
+    uint64_t mask = cancel->fence ? m->asker_mask : UINT64_MAX;
+    return asker && ((asker ^ cancel->target) & mask) == 0;
+}
+
+/* A cancel names what was asked for: the lock, owner and session, and with `fence` the first
+ * number that had not been given yet. So it never means what its owner was told of before, not
+ * even if the asker's number came again. Older versions named the lock and the number alone. */
+static bool cancels_owner(const struct machine *m, const struct op *op, struct who who)
+{
+    if (op->fence == 0 || m->by_number)
+        return true;
+    if (op->owner.len && !slice_eq(op->owner, who.owner))
+        return false;
+    /* CONVERT finds a hold by its fence; a session that it names is only kept. */
+    bool any_session = op->flags & OP_UNDO;
+    return any_session || slice_eq(op->session, session_id(who.session));
+}
+
+/* Whoever does not stay is forgotten when it has been told "queued": a number that came again
+ * could be that of an earlier place. Whoever stays is known as long as its wait. */
+static bool cancels_wait(const struct machine *m, const struct op *op, const struct wait *w)
+{
+    if (!request_is_target(m, op, w->asker) ||
+        !cancels_owner(m, op, (struct who){wait_owner(w), w->session}))
+        return false;
+    bool forgotten = w->asker & OP_ASKER_LOOSE && w->end.seq < op->fence;
+    return m->by_number || !forgotten;
+}
+
+static bool cancels_hold(const struct machine *m, const struct op *op, const struct hold *h)
+{
+    return request_is_target(m, op, h->asker) &&
+           cancels_owner(m, op, (struct who){hold_owner(h), h->session}) &&
+           (hold_fence(h) >= op->fence || m->by_number);
+}
+
+static void end_called_off(struct machine *m, struct wait *w, const struct op *op,
+                           struct effects *fx)
+{
+    if (op->flags & OP_END_WAIT) {
+        wait_end(m, w, EVENT_TIMEOUT, REASON_CANCEL, fx);
+    } else if (op->flags & OP_AWAY && w->receipt) {
+        wait_away(m, w, m->now_ms);
+        if (op->fence)
+            wait_set_asker(m, w, 0); /* it is known by its id alone */
+    } else {
+        wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
+    }
+}
+
+static void free_called_off(struct machine *m, struct hold *h, const struct op *op,
+                            struct effects *fx)
+{
+    if (op->flags & OP_END_WAIT || (op->flags & OP_AWAY && op->request.len))
+        return; /* it was granted in that moment: it stays, or may be fetched */
+    if (op->flags & OP_UNDO)
+        undo_upgrade(m, h, fx);
+    else
+        hold_end(m, h, EVENT_RELEASED, REASON_CANCEL, fx);
+    receipt_cancel(m, op);
+}
+
+/* Who asked for a lock has one place here, which is looked up. Who wanted to convert waits at
+ * the head, or got it, and then nobody else holds the lock. */
+static void cancel_named(struct machine *m, struct lock *l, const struct op *op,
+                         struct effects *fx)
+{
+    struct wait *w = NULL;
+    struct hold *h = NULL;
+    bool waits = l->more && l->more->n_waits;
+    const struct session *session =
+        op->session.len ? session_find(m, op->account, op->session) : NULL;
+    struct who who = {op->owner, session};
+    if (op->flags & OP_UNDO) {
+        w = waits ? list_item(l->more->waits.next, struct wait, in_lock) : NULL;
+        h = l->n_holds == 1 ? list_item(l->holds.next, struct hold, in_lock) : NULL;
+    } else if (session || op->session.len == 0) {
+        w = waits ? wait_of(m, l, who) : NULL;
+        h = holder_by_who(m, l, who);
+    }
+    if (w && cancels_wait(m, op, w))
+        end_called_off(m, w, op, fx);
+    else if (h && cancels_hold(m, op, h))
+        free_called_off(m, h, op, fx);
+}
+
+/* By its number alone, as older versions did. */
+static void cancel_numbered(struct machine *m, struct lock *l, const struct op *op,
+                            struct effects *fx)
 {
     if (l->more) {
         list_each (it, &l->more->waits) {
             struct wait *w = list_item(it, struct wait, in_lock);
-            if (w->asker == op->target) {
-                if (op->flags & OP_AWAY && w->receipt)
-                    wait_away(m, w);
-                else
-                    wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
+            if (cancels_wait(m, op, w)) {
+                end_called_off(m, w, op, fx);
                 return;
             }
         }
     }
     list_each (it, &l->holds) {
         struct hold *h = list_item(it, struct hold, in_lock);
-        if (h->asker == op->target) {
-            if (op->flags & OP_AWAY && op->request.len)
-                return; /* it was granted in that moment: it may be fetched */
-            if (op->flags & OP_UNDO)
-                undo_upgrade(m, h, fx);
-            else
-                hold_end(m, h, EVENT_RELEASED, REASON_CANCEL, fx);
-            receipt_cancel(m, op);
+        if (cancels_hold(m, op, h)) {
+            free_called_off(m, h, op, fx);
             return;
         }
     }
-}
-
-static int by_ticket(const void *a, const void *b)
-{
-    const struct heap_node *const *x = a;
-    const struct heap_node *const *y = b;
-    return (*x)->seq < (*y)->seq ? -1 : (*x)->seq > (*y)->seq;
 }
 
 /* Whose wait is it, if it is one? */
@@ -677,31 +724,36 @@ static bool of_dead_run(uint64_t id, uint64_t live)
 }
 
 /* Called off, or it may come back if it has a request id. */
-static void cancel_wait(struct machine *m, struct wait *w, struct effects *fx)
+static void cancel_wait(struct machine *m, struct wait *w, uint64_t since_ms,
+                        struct effects *fx)
 {
-    if (w->receipt) {
-        wait_away(m, w);
+    if (w->receipt && since_ms + RECEIPT_RETURN_MS > m->now_ms) {
+        wait_away(m, w, since_ms);
         return;
     }
-    w->asker = 0; /* nobody is answered: a node that lives tells its own clients why */
+    wait_set_asker(m, w,
+                   0); /* nobody is answered: a node that lives tells its own clients why */
     wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
 }
 
-static void cancel_parked(struct machine *m, struct parked *p)
+static void cancel_parked(struct machine *m, struct parked *p, uint64_t since_ms)
 {
-    if (p->receipt)
-        parked_away(m, p);
+    if (p->receipt && since_ms + RECEIPT_RETURN_MS > m->now_ms)
+        parked_away(m, p, since_ms);
     else
         parked_remove(m, p);
 }
 
 /* A node's earlier runs are over: whoever waited there is gone, and so are the connections that
  * sessions were attached to. What they hold stays, for the answer may have reached them, and a
- * session lives for the rest of its TTL: its client may attach it elsewhere. By ticket, for the
- * heap has no order of its own. */
+ * session lives for the rest of its TTL: its client may attach it elsewhere. Requests with an
+ * id have had time to come back since the node fell silent. By ticket, for the heap has no
+ * order of its own. */
 static void cancel_runs(struct machine *m, uint64_t live, struct effects *fx)
 {
     size_t n = 0;
+    struct node *node = &m->nodes[op_node(live)];
+    uint64_t since_ms = node->silent ? node->silent_ms : m->now_ms;
     struct heap_node **gone = mem_alloc(m->ends.count * sizeof(struct heap_node *));
     for (size_t i = 0; i < m->ends.count; i++) {
         struct heap_node *end = m->ends.slots[i];
@@ -712,14 +764,15 @@ static void cancel_runs(struct machine *m, uint64_t live, struct effects *fx)
         if (of_dead_run(waiting_asker(end), live))
             gone[n++] = end;
     }
-    qsort(gone, n, sizeof(struct heap_node *), by_ticket);
+    qsort(gone, n, sizeof(struct heap_node *), node_by_ticket);
     for (size_t i = 0; i < n; i++) {
         if (gone[i]->tag == END_WAIT)
-            cancel_wait(m, heap_item(gone[i], struct wait, end), fx);
+            cancel_wait(m, heap_item(gone[i], struct wait, end), since_ms, fx);
         else
-            cancel_parked(m, heap_item(gone[i], struct parked, end));
+            cancel_parked(m, heap_item(gone[i], struct parked, end), since_ms);
     }
     free(gone);
+    node_is_back(m, node);
 }
 
 void request_cancel(struct machine *m, const struct op *op, struct effects *fx)
@@ -730,12 +783,14 @@ void request_cancel(struct machine *m, const struct op *op, struct effects *fx)
     }
     struct space *s = space_find(m, op->account, op->ns);
     if (op->name.len == 0) {
-        parked_cancel(m, op);
+        parked_cancel(m, op, fx);
         return;
     }
     for (size_t i = 0; s && i <= op->more.n; i++) {
         struct lock *l = lock_find(m, s, name_at(op, i));
-        if (l)
-            cancel_in(m, l, op, fx);
+        if (l && op->fence && !m->by_number)
+            cancel_named(m, l, op, fx);
+        else if (l)
+            cancel_numbered(m, l, op, fx);
     }
 }

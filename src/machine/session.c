@@ -5,32 +5,61 @@
 
 #include <stdlib.h>
 
-static bool same_id(struct map_node *node, const void *key)
+/* A session is known by its id within its account. */
+struct session_key {
+    struct slice account, id;
+};
+
+static struct session_key key_of(struct slice account, struct slice id)
 {
-    const struct slice *id = key;
-    return slice_eq(session_id(map_item(node, const struct session, by_id)), *id);
+    bool is_default = slice_eq(account, SLICE("default"));
+    return (struct session_key){is_default ? slice_of("", 0) : account, id};
 }
 
-struct session *session_find(const struct machine *m, struct slice id)
+static bool same_key(struct map_node *node, const void *key)
 {
-    struct map_node *n =
-        map_find(&m->sessions, hash_bytes(&m->key, id.data, id.len), same_id, &id);
+    const struct session *s = map_item(node, const struct session, by_id);
+    const struct session_key *k = key;
+    return slice_eq(session_id(s), k->id) && slice_eq(session_account(s), k->account);
+}
+
+static uint64_t hash_key(const struct machine *m, struct session_key k)
+{
+    uint64_t h = hash_bytes(&m->key, k.id.data, k.id.len);
+    return k.account.len ? h ^ hash_bytes(&m->key, k.account.data, k.account.len) : h;
+}
+
+struct session *session_find(const struct machine *m, struct slice account, struct slice id)
+{
+    struct session_key key = key_of(account, id);
+    struct map_node *n = map_find(&m->sessions, hash_key(m, key), same_key, &key);
     return n ? map_item(n, struct session, by_id) : NULL;
 }
 
-struct session *session_add(struct machine *m, struct slice id, uint64_t number)
+struct session *session_add(struct machine *m, struct slice account, struct slice id,
+                            uint64_t number)
 {
     BELAY_CHECK(id.len > 0 && id.len <= LIMIT_SESSION_BYTES);
-    struct session *s = mem_alloc(sizeof *s + id.len);
-    *s = (struct session){.id_len = id.len, .end = {.seq = number, .tag = END_SESSION}};
-    memcpy(s->id, id.data, id.len);
+    struct session_key key = key_of(account, id);
+    struct session *s = mem_alloc(sizeof *s + id.len + key.account.len);
+    *s = (struct session){.id_len = id.len,
+                          .account_len = key.account.len,
+                          .end = {.seq = number, .tag = END_SESSION}};
+    (void)slice_put(slice_put(s->bytes, id), key.account);
     list_init(&s->holds);
     list_init(&s->waits);
     list_init(&s->records);
     list_init(&s->parked);
     list_push_back(&m->session_list, &s->in_machine);
-    map_add(&m->sessions, &s->by_id, hash_bytes(&m->key, id.data, id.len));
+    map_add(&m->sessions, &s->by_id, hash_key(m, key));
     return s;
+}
+
+void session_count(struct session *s, struct account *a)
+{
+    s->account = a;
+    if (a)
+        a->used[QUOTA_SESSIONS]++;
 }
 
 void session_describe(struct session *s, struct slice description)
@@ -47,32 +76,41 @@ void session_free(struct machine *m, struct session *s)
     heap_remove(&m->ends, &s->end);
     list_remove(&s->in_machine);
     map_remove(&m->sessions, &s->by_id);
+    if (s->account) {
+        s->account->used[QUOTA_SESSIONS]--;
+        account_left(m, s->account);
+    }
     free(s->description);
     free(s);
 }
 
-/* In a shard it is noted only: group 0 asks when it thinks that the end has come. If the answer
- * was then that it is not used, it may be over by now, and is enrolled again; until that is
- * done, whoever uses it hears nothing (engine/post.c). */
+/* Nodes that had a session kept a moment ago use it in shards without asking again
+ * (engine/router.c), and whoever uses it counts on its whole time to live from then on. So with
+ * several groups it is kept for a quarter longer. */
 void session_keep(struct machine *m, struct session *s)
 {
-    if (s->guest == GUEST_NOT) {
-        heap_set(&m->ends, &s->end, m->now_ms + s->ttl_ms);
-        return;
-    }
-    s->kept_ms = m->now_ms + s->ttl_ms;
-    if (s->guest != GUEST_SILENT)
-        return;
-    struct op letter = {.kind = OP_SESSION_ENROL, .session = session_id(s), .target = m->group};
-    mail_post(m, 0, &letter);
-    s->guest = GUEST_ENROLS;
+    bool several = m->n_groups > 1 && m->level >= LEVEL_KEEP_FIRST;
+    if (s->guest == GUEST_NOT)
+        heap_set(&m->ends, &s->end, m->now_ms + s->ttl_ms + (several ? s->ttl_ms / 4 : 0));
+    else if (m->level < LEVEL_KEEP_FIRST)
+        old_guest_used(m, s);
 }
 
-static void tell_shards(struct machine *m, uint64_t shards, const struct op *letter)
+/* By whoever may use it in a shard without asking again, wherever that is: then no connection
+ * that closes makes its end an earlier one. The node of the connection it is attached to knows
+ * when that closes. */
+static void keep_for_all(struct machine *m, struct session *s)
+{
+    session_keep(m, s);
+    if (m->n_groups > 1 && m->level >= LEVEL_KEEP_FIRST && s->target == 0)
+        s->owed_ms = s->end.at;
+}
+
+void session_tell(struct machine *m, uint64_t shards, const struct op *message)
 {
     for (unsigned g = 1; g < m->n_groups; g++)
         if (shards & group_bit(m, g))
-            mail_post(m, g, letter);
+            outbox_post(m, g, message);
 }
 
 static struct event *session_news(const struct machine *m, const struct session *s,
@@ -82,8 +120,9 @@ static struct event *session_news(const struct machine *m, const struct session 
     ev->news = true;
     ev->asker = asker;
     ev->at_ms = m->now_ms;
+    ev->account = arena_copy(&fx->arena, or_default(session_account(s)));
     ev->session = arena_copy(&fx->arena, session_id(s));
-    ev->expires_in_ms = s->end.at > m->now_ms ? s->end.at - m->now_ms : 0;
+    ev->expires_in_ms = s->ttl_ms; /* it has just been kept */
     return ev;
 }
 
@@ -131,25 +170,27 @@ void session_end(struct machine *m, struct session *s, enum reason reason, uint6
     ev->expires_in_ms = 0;
     ev->news = s->guest == GUEST_NOT;
     ev->posted = s->enrolled;
-    struct op letter = {
-        .kind = OP_SESSION_CLOSE, .session = ev->session, .flags = closed ? 0 : OP_FORCE};
-    tell_shards(m, s->enrolled, &letter);
+    struct op message = {.kind = OP_SESSION_CLOSE,
+                         .account = session_account(s),
+                         .session = ev->session,
+                         .flags = closed ? 0 : OP_FORCE};
+    session_tell(m, s->enrolled, &message);
     session_free(m, s);
 }
 
-/* Group 0 knows only of the uses it has seen itself. The shards say how long theirs keep it; it
- * ends when all have said that they do not. Meanwhile it has no end: late perhaps, never early.
- */
 void session_expire(struct machine *m, struct session *s, struct effects *fx)
 {
-    if (s->enrolled == 0) {
+    if (s->enrolled == 0 || m->level >= LEVEL_KEEP_FIRST)
         session_end(m, s, REASON_TTL, 0, fx);
-        return;
-    }
-    struct op letter = {.kind = OP_SESSION_KEEPALIVE, .session = session_id(s)};
-    tell_shards(m, s->enrolled & ~s->asked, &letter);
-    s->asked = s->enrolled;
-    heap_remove(&m->ends, &s->end);
+    else
+        old_ask(m, s);
+}
+
+struct session *session_named(const struct machine *m, const struct op *op)
+{
+    struct session *s = session_find(m, op->account, op->session);
+    bool another = s && s->home && op->number && s->home != op->number;
+    return op->flags & OP_OVER || another ? NULL : s;
 }
 
 struct session *session_of(struct machine *m, const struct op *op, bool *ret_ok,
@@ -158,9 +199,9 @@ struct session *session_of(struct machine *m, const struct op *op, bool *ret_ok,
     *ret_ok = true;
     if (op->session.len == 0)
         return NULL;
-    struct session *s = session_find(m, op->session);
+    struct session *s = session_named(m, op);
     if (s && !session_over(s, m->now_ms)) {
-        session_keep(m, s);
+        keep_for_all(m, s);
         return s;
     }
     *ret_ok = false;
@@ -170,7 +211,7 @@ struct session *session_of(struct machine *m, const struct op *op, bool *ret_ok,
 
 void session_open(struct machine *m, const struct op *op, struct effects *fx)
 {
-    if (session_find(m, op->session)) {
+    if (session_find(m, op->account, op->session)) {
         request_failed(op, BELAY_ERR_EXISTS, "a session with this id lives", fx);
         return;
     }
@@ -178,7 +219,14 @@ void session_open(struct machine *m, const struct op *op, struct effects *fx)
         request_failed(op, BELAY_ERR_LIMIT, "there are LIMIT_SESSIONS (1000000) sessions", fx);
         return;
     }
-    struct session *s = session_add(m, op->session, ++m->counter);
+    struct account *a = account_find(m, op->account);
+    if (a && quota_reached(a, QUOTA_SESSIONS, 1)) {
+        quota_refuse(a, QUOTA_SESSIONS, op, fx);
+        return;
+    }
+    struct session *s = session_add(m, op->account, op->session, ++m->counter);
+    session_count(s, a);
+    s->token = (uint32_t)op->token;
     s->ttl_ms = (uint32_t)op->ttl_ms;
     s->linger_ms = (uint32_t)op->linger_ms;
     s->target = op->target;
@@ -190,28 +238,37 @@ void session_open(struct machine *m, const struct op *op, struct effects *fx)
 void session_attach(struct machine *m, const struct op *op, struct effects *fx)
 {
     bool ok;
-    struct session *s = session_of(m, op, &ok, fx);
+    struct session *s = session_find(m, op->account, op->session);
+    bool moves = s && s->target && s->target != op->target;
+    if (moves && m->level >= LEVEL_KEEP_FIRST && s->end.at > s->owed_ms)
+        s->owed_ms = s->end.at; /* the node that it was attached at may not know it yet */
+    s = session_of(m, op, &ok, fx);
     if (!s)
         return;
     s->target = op->target;
     struct event *ev = session_news(m, s, EVENT_SESSION_KEPT, op->asker, fx);
     ev->news = false;
     ev->count = 1;
+    ev->linger_ms = s->linger_ms;
 }
 
 void session_detach(struct machine *m, const struct op *op, struct effects *fx)
 {
-    struct session *s = session_find(m, op->session);
+    struct session *s = session_find(m, op->account, op->session);
     bool mine = s && s->target == op->target && !session_over(s, m->now_ms);
     uint64_t posted = mine ? s->enrolled : 0;
     if (mine && s->linger_ms == 0) {
         session_end(m, s, REASON_SESSION, 0, fx);
     } else if (mine) {
+        uint64_t end = m->now_ms + s->linger_ms;
         s->target = 0;
-        heap_set(&m->ends, &s->end, m->now_ms + s->linger_ms);
-        struct op letter = {
-            .kind = OP_SESSION_DETACH, .session = op->session, .target = op->target};
-        tell_shards(m, s->enrolled, &letter);
+        heap_set(&m->ends, &s->end, end > s->owed_ms ? end : s->owed_ms);
+        struct op message = {.kind = OP_SESSION_DETACH,
+                             .account = session_account(s),
+                             .session = op->session,
+                             .target = op->target};
+        if (m->level < LEVEL_KEEP_FIRST)
+            session_tell(m, s->enrolled, &message);
     }
     struct event *ev = effects_add(fx, EVENT_SESSION_KEPT);
     ev->asker = op->asker;
@@ -226,10 +283,10 @@ void session_keepalive(struct machine *m, const struct op *op, struct effects *f
     uint64_t alive = 0;
     for (size_t i = 0; i <= op->more.n; i++) {
         struct slice id = i == 0 ? op->session : op->more.items[i - 1];
-        struct session *s = id.len ? session_find(m, id) : NULL;
+        struct session *s = id.len ? session_find(m, op->account, id) : NULL;
         if (!s || session_over(s, m->now_ms))
             continue;
-        session_keep(m, s);
+        keep_for_all(m, s);
         alive++;
     }
     struct event *ev = effects_add(fx, EVENT_SESSION_KEPT);
@@ -241,23 +298,25 @@ void session_keepalive(struct machine *m, const struct op *op, struct effects *f
 
 void session_close(struct machine *m, const struct op *op, struct effects *fx)
 {
-    struct session *s = session_find(m, op->session);
+    struct session *s = session_find(m, op->account, op->session);
     if (!s || session_over(s, m->now_ms))
         request_failed(op, BELAY_ERR_NO_SESSION, "no such session, or it has ended", fx);
     else
         session_end(m, s, REASON_RELEASE, op->asker, fx);
 }
 
-/* The shard may use it until it is asked or told otherwise. */
-static void invite(struct machine *m, struct session *s, uint64_t shard)
+/* The shard may use it until it is told otherwise. */
+void session_invite(struct machine *m, struct session *s, uint64_t shard)
 {
-    struct op letter = {
+    struct op message = {
         .kind = OP_SESSION_OPEN,
+        .account = session_account(s),
         .session = session_id(s),
+        .number = m->level >= LEVEL_KEEP_FIRST ? s->end.seq : 0,
         .ttl_ms = s->ttl_ms,
         .text = slice_of(s->description, s->description_len),
     };
-    mail_post(m, (unsigned)shard, &letter);
+    outbox_post(m, (unsigned)shard, &message);
     s->enrolled |= group_bit(m, shard);
 }
 
@@ -272,85 +331,43 @@ void session_enrol(struct machine *m, const struct op *op, struct effects *fx)
         request_failed(op, BELAY_ERR_RANGE, "no such shard", fx);
         return;
     }
-    if (mail_is_full(m, (unsigned)op->target)) {
+    if (outbox_is_full(m, (unsigned)op->target)) {
         request_failed(op, BELAY_ERR_UNAVAILABLE, "the shard does not answer", fx);
         return;
     }
     if (!(s->enrolled & bit))
-        invite(m, s, op->target);
+        session_invite(m, s, op->target);
     struct event *ev = session_news(m, s, EVENT_SESSION_KEPT, op->asker, fx);
     ev->news = false;
     ev->count = 1;
+    ev->fence = s->end.seq;
     ev->posted = bit;
 }
 
 /* --- the same session in a shard --- */
 
-void guest_comes(struct machine *m, const struct op *letter)
+void guest_comes(struct machine *m, const struct op *message)
 {
-    struct session *s = session_find(m, letter->session);
+    struct session *s = session_find(m, message->account, message->session);
     if (!s) {
-        s = session_add(m, letter->session, ++m->counter);
-        s->ttl_ms = (uint32_t)letter->ttl_ms;
-        s->kept_ms = m->now_ms;
-        session_describe(s, letter->text);
+        s = session_add(m, message->account, message->session, ++m->counter);
+        s->ttl_ms = (uint32_t)message->ttl_ms;
+        s->kept_ms = m->level < LEVEL_KEEP_FIRST ? m->now_ms : 0;
+        session_describe(s, message->text);
     }
-    s->guest = GUEST_SURE;
+    s->home = message->number;
+    s->guest = GUEST;
 }
 
-static struct session *guest_of(const struct machine *m, const struct op *letter)
+struct session *guest_of(const struct machine *m, const struct op *message)
 {
-    struct session *s = session_find(m, letter->session);
+    struct session *s = session_find(m, message->account, message->session);
     return s && s->guest != GUEST_NOT ? s : NULL;
 }
 
-void guest_goes(struct machine *m, const struct op *letter, struct effects *fx)
+void guest_goes(struct machine *m, const struct op *message, struct effects *fx)
 {
-    struct session *s = guest_of(m, letter);
+    struct session *s = guest_of(m, message);
     if (s)
-        session_end(m, s, letter->flags & OP_FORCE ? REASON_SESSION : REASON_RELEASE, 0, fx);
-}
-
-/* Its connection is gone: only what is done from now on keeps it longer than it lingers. */
-void guest_lingers(struct machine *m, const struct op *letter)
-{
-    struct session *s = guest_of(m, letter);
-    if (s)
-        s->kept_ms = m->now_ms;
-}
-
-void guest_asked(struct machine *m, const struct op *letter)
-{
-    struct session *s = guest_of(m, letter);
-    if (!s)
-        return;
-    struct op answer = {.kind = OP_SESSION_KEEPALIVE, .session = letter->session};
-    if (s->kept_ms > m->now_ms)
-        answer.ttl_ms = s->kept_ms - m->now_ms;
-    else if (s->guest == GUEST_SURE)
-        s->guest = GUEST_SILENT;
-    mail_post(m, 0, &answer);
-}
-
-void guest_answered(struct machine *m, const struct op *letter, uint64_t shard,
-                    struct effects *fx)
-{
-    struct session *s = session_find(m, letter->session);
-    if (!s || s->guest != GUEST_NOT)
-        return;
-    uint64_t end = m->now_ms + letter->ttl_ms;
-    s->asked &= ~group_bit(m, shard);
-    if (letter->ttl_ms && (s->end.pos == 0 || s->end.at < end))
-        heap_set(&m->ends, &s->end, end);
-    if (!s->asked && s->end.pos == 0)
-        session_end(m, s, REASON_TTL, 0, fx);
-}
-
-void guest_enrols(struct machine *m, const struct op *letter, uint64_t shard)
-{
-    struct session *s = session_find(m, letter->session);
-    if (!s || s->guest != GUEST_NOT || group_bit(m, shard) == 0)
-        return; /* it has ended, and a letter that says so is on its way */
-    session_keep(m, s);
-    invite(m, s, shard);
+        session_end(m, s, message->flags & OP_FORCE ? REASON_SESSION : REASON_RELEASE, 0, fx);
 }

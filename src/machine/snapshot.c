@@ -1,7 +1,8 @@
 /* snapshot.c - the whole state as bytes and back, its hash, and the walk that checks it.
  *
- *   "BELAYSNP" version | applied now counter | mail | sessions | accounts, namespaces, locks,
- *   tables, parked | answered receipts | crc32c
+ *   "BELAYSNP" version level | applied now counter | mail | accounts, tokens | sessions |
+ * namespaces, locks, tables, parked | answered receipts | nodes that are not
+ * heard | crc32c
  *
  * Equal states give equal bytes: everything is written in an order that is part of the state
  * (names, numbers, places in line), nothing in the order of a table. Reading trusts nothing. */
@@ -15,8 +16,10 @@
 
 enum {
     /* 1: no variables, 2: no other groups, 3: no receipts, 4: shards tell group 0 of uses
-     * unasked; still read */
-    SNAPSHOT_VERSION = 5,
+     * unasked, 5: no level; still read. The level stays where it is in every later version, so
+     * that a program which is too old can say so. */
+    SNAPSHOT_VERSION = 6,
+    SNAPSHOT_FIRST_WITH_LEVEL = 6,
     SNAPSHOT_MAGIC_BYTES = 8,
     SNAPSHOT_CRC_BYTES = 4
 };
@@ -66,6 +69,10 @@ static void put_session(struct buf *out, const struct session *s)
     varint_put(out, s->guest);
     varint_put(out, s->enrolled);
     varint_put(out, s->asked);
+    varint_put(out, s->home);
+    varint_put(out, s->owed_ms);
+    varint_put_bytes(out, session_account(s));
+    varint_put(out, s->token);
 }
 
 static void put_hold(struct buf *out, const struct hold *h)
@@ -81,6 +88,7 @@ static void put_hold(struct buf *out, const struct hold *h)
     varint_put(out, h->delay_ms);
     varint_put(out, h->weight);
     varint_put(out, h->overdue);
+    varint_put(out, h->token);
 }
 
 static void put_wait(struct buf *out, const struct wait *w)
@@ -101,6 +109,7 @@ static void put_wait(struct buf *out, const struct wait *w)
     varint_put(out, w->weight);
     varint_put(out, w->policy);
     varint_put(out, w->brings_body);
+    varint_put(out, w->token);
     varint_put_bytes(out, slice_of(w->body, w->body_len));
     snapshot_put_open(out, w->receipt, w->away);
 }
@@ -138,22 +147,38 @@ static void put_space(struct buf *out, const struct space *s)
     snapshot_put_parked(out, s);
 }
 
+static void put_silent(struct buf *out, const struct machine *m)
+{
+    varint_put(out, m->n_silent);
+    for (size_t i = 0; i < OP_NODES_MAX; i++) {
+        if (m->nodes[i].silent) {
+            varint_put(out, i);
+            varint_put(out, m->nodes[i].silent_ms);
+        }
+    }
+}
+
 void machine_encode(const struct machine *m, struct buf *out)
 {
     size_t start = buf_len(out);
     buf_put(out, magic, sizeof magic);
     varint_put(out, SNAPSHOT_VERSION);
+    varint_put(out, m->level);
     varint_put(out, m->applied);
     varint_put(out, m->now_ms);
     varint_put(out, m->counter);
-    snapshot_put_mail(out, m);
+    snapshot_put_outbox(out, m);
+    varint_put(out, m->n_accounts);
+    for (size_t i = 0; i < m->n_accounts; i++) {
+        varint_put_bytes(out, account_name(m->accounts[i]));
+        snapshot_put_account(out, m->accounts[i]);
+    }
+    snapshot_put_tokens(out, m);
     varint_put(out, m->sessions.count);
     list_each (it, &m->session_list)
         put_session(out, list_item(it, const struct session, in_machine));
-    varint_put(out, m->n_accounts);
     for (size_t i = 0; i < m->n_accounts; i++) {
         const struct account *a = m->accounts[i];
-        varint_put_bytes(out, slice_of(a->name, a->name_len));
         varint_put(out, a->n);
         for (size_t j = 0; j < a->n; j++)
             put_space(out, a->spaces[j]);
@@ -170,6 +195,7 @@ void machine_encode(const struct machine *m, struct buf *out)
     varint_put(out, m->receipts.n_answered);
     list_each (it, &m->receipts.answered)
         put_receipt(out, list_item(it, const struct receipt, in_answered));
+    put_silent(out, m);
     if (out->oom)
         return;
     uint32_t crc = crc32c(0, out->mem + out->start + start, buf_len(out) - start);
@@ -276,6 +302,21 @@ static void read_receipts(struct loader *ld)
         read_receipt(ld);
 }
 
+static void read_silent(struct loader *ld)
+{
+    uint64_t n = ld->version < 6 ? 0 : loader_bounded(ld, OP_NODES_MAX), next = 0;
+    for (; n && !ld->r.bad; n--) {
+        uint64_t i = loader_bounded(ld, OP_NODES_MAX - 1);
+        uint64_t silent_ms = loader_time(ld);
+        if (!loader_ok(ld, i >= next && silent_ms <= ld->m->now_ms))
+            return;
+        ld->m->nodes[i].silent = true;
+        ld->m->nodes[i].silent_ms = silent_ms;
+        ld->m->n_silent++;
+        next = i + 1;
+    }
+}
+
 static void read_session(struct loader *ld)
 {
     struct slice id = loader_bytes(ld, 1, LIMIT_SESSION_BYTES);
@@ -288,11 +329,17 @@ static void read_session(struct loader *ld)
     enum guest guest = ld->version >= 3 ? (enum guest)loader_bounded(ld, GUEST_ENROLS) : 0;
     uint64_t enrolled = ld->version >= 3 ? reader_u64(&ld->r) : 0;
     uint64_t asked = ld->version >= 5 ? reader_u64(&ld->r) : 0;
-    if (!loader_ok(ld, ttl_ms > 0) || !loader_ok(ld, !session_find(ld->m, id)) ||
+    uint64_t home = ld->version >= 6 ? reader_u64(&ld->r) : 0;
+    uint64_t owed_ms = ld->version >= 6 ? loader_time(ld) : 0;
+    struct slice account =
+        ld->version >= 6 ? loader_bytes(ld, 0, LIMIT_ACCOUNT_BYTES) : slice_of("", 0);
+    uint64_t token = ld->version >= 6 ? loader_bounded(ld, UINT32_MAX) : 0;
+    if (!loader_ok(ld, ttl_ms > 0) || !loader_ok(ld, !session_find(ld->m, account, id)) ||
         !loader_ok(ld, (guest != GUEST_NOT) == (ld->m->group != 0)) ||
         !loader_ok(ld, guest == GUEST_NOT || !enrolled))
         return;
-    struct session *s = session_add(ld->m, id, seq);
+    struct session *s = session_add(ld->m, account, id, seq);
+    s->token = (uint32_t)token;
     s->ttl_ms = (uint32_t)ttl_ms;
     s->linger_ms = (uint32_t)linger_ms;
     s->target = target;
@@ -300,6 +347,8 @@ static void read_session(struct loader *ld)
     s->guest = guest;
     s->enrolled = enrolled;
     s->asked = asked;
+    s->home = home;
+    s->owed_ms = owed_ms;
     /* Before version 5 it was the time of a use, and a later one not yet told. */
     if (guest != GUEST_NOT)
         s->kept_ms = ld->version >= 5 ? at : at + ttl_ms + ttl_ms / 4;
@@ -348,11 +397,12 @@ static void read_hold(struct loader *ld, struct lock *l)
     g.delay_ms = (uint32_t)loader_bounded(ld, LIMIT_DELAY_MS);
     uint64_t weight = reader_u64(&ld->r);
     uint64_t overdue = loader_bounded(ld, 1);
+    g.token = ld->version >= 6 ? (uint32_t)loader_bounded(ld, UINT32_MAX) : 0;
     loader_ok(ld, weight_fits(l, weight) && l->capacity - l->used >= weight &&
                       end <= UINT64_MAX / 2);
     if (!list_empty(&l->holds))
         loader_ok(ld, hold_fence(list_item(l->holds.prev, struct hold, in_lock)) < fence);
-    if (ld->r.bad || !loader_ok(ld, !hold_of(l, (struct who){g.owner, g.session})))
+    if (ld->r.bad || !loader_ok(ld, !holder_by_who(ld->m, l, (struct who){g.owner, g.session})))
         return; /* one hold of a holder */
     g.weight = (uint32_t)weight;
     struct session *session = g.session;
@@ -360,13 +410,16 @@ static void read_hold(struct loader *ld, struct lock *l)
     struct hold *h = hold_add(ld->m, l, &g, fence);
     h->since_ms = since_ms;
     h->overdue = overdue;
+    holders_remove(h);
     h->session = session;
+    holders_add(ld->m, h);
     if (end)
         heap_set(&ld->m->ends, &h->end, end - 1);
     if (session) {
         ld->holds = loader_grown(ld->holds, ld->n_holds, &ld->cap_holds, sizeof(struct hold *));
         ld->holds[ld->n_holds++] = h;
         session->n_items++;
+        session->n_holds++;
     }
 }
 
@@ -399,6 +452,7 @@ static bool read_wait_fields(struct loader *ld, const struct lock *l, struct wai
     w->weight = (uint32_t)weight;
     w->policy = (enum lock_policy)loader_bounded(ld, POLICY_TIMED);
     w->brings_body = loader_bounded(ld, 1);
+    w->token = ld->version >= 6 ? (uint32_t)loader_bounded(ld, UINT32_MAX) : 0;
     loader_ok(ld, weight_fits(l, weight));
     loader_ok(ld, w->policy == POLICY_HARD || weight == CAPACITY_RW);
     loader_ok(ld, w->end.at <= w->deadline_ms && w->since_ms <= w->deadline_ms);
@@ -430,6 +484,7 @@ static void read_wait(struct loader *ld, struct lock *l)
     w->body_len = body.len;
     uint64_t at = w->end.at;
     wait_link(ld->m, w);
+    wait_set_asker(ld->m, w, fields.asker);
     heap_set(&ld->m->ends, &w->end, at);
     w->receipt = loader_open(ld, l->space, &w->away);
     if (w->receipt)
@@ -492,12 +547,16 @@ static void read_space(struct loader *ld, struct account *a, bool doomed)
     bool in_order =
         a->n == 0 ||
         slice_cmp(slice_of(a->spaces[a->n - 1]->name, a->spaces[a->n - 1]->name_len), name) < 0;
+    /* Group 0 counts them when it makes one. A shard takes what it is told to, and may have a
+     * "default" beside, from its beginning. */
+    bool counted = !doomed && ld->m->group == 0;
     if (ld->r.bad || !loader_ok(ld, doomed || in_order) ||
-        !loader_ok(ld, doomed || a->n < LIMIT_NAMESPACES))
+        !loader_ok(ld, !counted || a->n < LIMIT_NAMESPACES))
         return;
     struct space *s = doomed ? space_new(ld->m, a, name) : space_add(ld->m, a, name);
     if (doomed) {
         s->doomed = true;
+        a->n_doomed++;
         list_push_back(&ld->m->doomed, &s->in_doomed);
     }
     s->created_ms = created_ms;
@@ -512,14 +571,34 @@ static void read_space(struct loader *ld, struct account *a, bool doomed)
     loader_parked(ld, s);
 }
 
+static struct account *read_account(struct loader *ld)
+{
+    struct slice name = loader_bytes(ld, 1, LIMIT_ACCOUNT_BYTES);
+    if (ld->r.bad || !loader_ok(ld, !account_any(ld->m, name)))
+        return NULL;
+    return account_add(ld->m, name);
+}
+
+/* Since version 6 they stand before what belongs to them. */
 static void read_accounts(struct loader *ld)
 {
-    uint64_t n = reader_u64(&ld->r);
+    uint64_t n = ld->version >= 6 ? reader_u64(&ld->r) : 0;
     for (uint64_t i = 0; i < n && !ld->r.bad; i++) {
-        struct slice name = loader_bytes(ld, 1, LIMIT_ACCOUNT_BYTES);
-        if (ld->r.bad || !loader_ok(ld, !account_find(ld->m, name)))
+        struct account *a = read_account(ld);
+        if (a)
+            loader_account(ld, a);
+    }
+    if (ld->version >= 6)
+        loader_tokens(ld);
+}
+
+static void read_spaces(struct loader *ld)
+{
+    uint64_t n = ld->version >= 6 ? ld->m->n_accounts : reader_u64(&ld->r);
+    for (uint64_t i = 0; i < n && !ld->r.bad; i++) {
+        struct account *a = ld->version >= 6 ? ld->m->accounts[i] : read_account(ld);
+        if (!a)
             return;
-        struct account *a = account_add(ld->m, name);
         uint64_t n_spaces = reader_u64(&ld->r);
         for (uint64_t j = 0; j < n_spaces && !ld->r.bad; j++)
             read_space(ld, a, false);
@@ -564,41 +643,70 @@ static void finish(struct loader *ld)
     for (size_t i = 0; i < ld->n_waits; i++)
         wait_place(ld->waits[i]);
     loader_finish_records(ld);
+    for (size_t i = 0; i < ld->n_sessions; i++)
+        if (ld->sessions[i]->guest == GUEST_NOT)
+            session_count(ld->sessions[i],
+                          account_any(ld->m, session_account(ld->sessions[i])));
+    for (size_t i = 0; i < ld->m->n_accounts; i++)
+        account_left(ld->m, ld->m->accounts[i]);
 }
 
 static void read_machine(struct loader *ld)
 {
     struct machine *m = ld->m;
+    if (ld->version >= SNAPSHOT_FIRST_WITH_LEVEL)
+        m->level = loader_bounded(ld, LEVEL_NEWEST);
     m->applied = reader_u64(&ld->r);
     m->now_ms = loader_bounded(ld, UINT64_MAX / 4);
     m->counter = loader_bounded(ld, UINT64_MAX / 4);
     if (ld->version >= 3)
-        loader_mail(ld);
-    uint64_t n_sessions = loader_bounded(ld, LIMIT_SESSIONS);
+        loader_outbox(ld);
+    read_accounts(ld);
+    uint64_t n_sessions = reader_u64(&ld->r); /* counted in group 0, as namespaces */
+    loader_ok(ld, m->group != 0 || n_sessions <= LIMIT_SESSIONS);
     if (!loader_ok(ld, n_sessions <= ld->r.left.len)) /* each takes a byte at least */
         return;
     ld->sessions = mem_alloc((size_t)n_sessions * sizeof(struct session *));
     for (uint64_t i = 0; i < n_sessions && !ld->r.bad; i++)
         read_session(ld);
-    read_accounts(ld);
+    read_spaces(ld);
     read_receipts(ld);
+    read_silent(ld);
     loader_ok(ld, ld->r.left.len == 0);
     finish(ld);
 }
 
-enum belay_err machine_decode(struct slice in, struct hash_key key, struct machine **ret_m)
+/* What is behind the magic and before the checksum; an empty one: these are not the bytes of a
+ * snapshot. */
+static struct slice snapshot_body(struct slice in)
 {
+    uint32_t crc = 0;
     if (in.len < SNAPSHOT_MAGIC_BYTES + SNAPSHOT_CRC_BYTES ||
         memcmp(in.data, magic, sizeof magic) != 0)
-        return BELAY_ERR_CORRUPT;
+        return slice_of("", 0);
     size_t n = in.len - SNAPSHOT_CRC_BYTES;
-    uint32_t crc = 0;
     for (int i = 0; i < SNAPSHOT_CRC_BYTES; i++)
         crc |= (uint32_t)(unsigned char)in.data[n + (size_t)i] << (8 * i);
     if (crc != crc32c(0, in.data, n))
+        return slice_of("", 0);
+    return slice_of(in.data + sizeof magic, n - sizeof magic);
+}
+
+uint64_t machine_snapshot_level(struct slice in)
+{
+    struct reader r = {.left = snapshot_body(in)};
+    if (reader_u64(&r) < SNAPSHOT_FIRST_WITH_LEVEL)
+        return 0;
+    uint64_t level = reader_u64(&r);
+    return r.bad ? 0 : level;
+}
+
+enum belay_err machine_decode(struct slice in, struct hash_key key, struct machine **ret_m)
+{
+    struct slice body = snapshot_body(in);
+    if (body.len == 0)
         return BELAY_ERR_CORRUPT;
-    struct loader ld = {.m = machine_new(key),
-                        .r = {.left = slice_of(in.data + sizeof magic, n - sizeof magic)}};
+    struct loader ld = {.m = machine_new(key), .r = {.left = body}};
     ld.version = reader_u64(&ld.r);
     if (loader_ok(&ld, ld.version >= 1 && ld.version <= SNAPSHOT_VERSION))
         read_machine(&ld);

@@ -34,9 +34,15 @@ struct session *loader_session(struct loader *ld); /* NULL: none */
 void snapshot_put_end(struct buf *out, const struct heap_node *end); /* 0: none; else at + 1 */
 void snapshot_put_session_ref(struct buf *out, const struct session *s);
 
-/* mail.c */
-void snapshot_put_mail(struct buf *out, const struct machine *m);
-void loader_mail(struct loader *ld);
+/* outbox.c */
+void snapshot_put_outbox(struct buf *out, const struct machine *m);
+void loader_outbox(struct loader *ld);
+
+/* account.c, token.c */
+void snapshot_put_account(struct buf *out, const struct account *a);
+void loader_account(struct loader *ld, struct account *a);
+void snapshot_put_tokens(struct buf *out, const struct machine *m);
+void loader_tokens(struct loader *ld);
 
 /* The receipt of something that waits, NULL: it has none. The caller ties the two. */
 void snapshot_put_open(struct buf *out, const struct receipt *r, enum away away);

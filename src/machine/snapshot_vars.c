@@ -55,6 +55,7 @@ void snapshot_put_parked(struct buf *out, const struct space *s)
         varint_put(out, p->end.at);
         varint_put(out, p->asker);
         varint_put(out, p->since_ms);
+        varint_put(out, p->token);
         varint_put(out, p->ready.pos != 0);
         varint_put_bytes(out, parked_program(p));
         varint_put_bytes(out, parked_description(p));
@@ -101,7 +102,7 @@ static void read_slot(struct loader *ld, struct space *s, struct slice table, bo
         return;
     bool twin = slot_locate(ld->m, s, table, key, &place) != NULL;
     if (!loader_ok(ld, n > 0 && !twin && (place.table != NULL) == !first))
-        return; /* a table of that name, in whatever letter case, is there but once */
+        return; /* a table of that name, in whatever message case, is there but once */
     struct slot *slot = slot_make(s, &place);
     struct record *last = NULL;
     loader_ok(ld, slot);
@@ -152,6 +153,7 @@ static void read_parked(struct loader *ld, struct space *s, uint64_t *last_ticke
     uint64_t deadline_ms = loader_time(ld);
     uint64_t asker = reader_u64(&ld->r);
     uint64_t since_ms = loader_time(ld);
+    uint64_t token = ld->version >= 6 ? loader_bounded(ld, UINT32_MAX) : 0;
     uint64_t ready = loader_bounded(ld, 1);
     struct slice program = loader_bytes(ld, 1, LIMIT_PROGRAM_BYTES);
     struct slice description = loader_bytes(ld, 0, LIMIT_DESCRIPTION_BYTES);
@@ -162,8 +164,9 @@ static void read_parked(struct loader *ld, struct space *s, uint64_t *last_ticke
         return;
     *last_ticket = ticket;
     struct parked *p = parked_new(s, session, program, description);
-    p->asker = asker;
+    parked_set_asker(ld->m, p, asker);
     p->since_ms = since_ms;
+    p->token = (uint32_t)token;
     parked_link(ld->m, p, ticket, deadline_ms);
     p->receipt = loader_open(ld, s, &p->away);
     if (p->receipt)

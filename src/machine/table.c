@@ -1,6 +1,6 @@
 /* table.c - tables of variables: namespace -> table -> key -> records owned by sessions.
  *
- * Names of tables are compared without regard to ASCII letter case, keys byte by byte. A table
+ * Names of tables are compared without regard to ASCII message case, keys byte by byte. A table
  * exists while it has a key, a key while it has a record: nothing needs creation, and nothing
  * that is empty stays behind. */
 #include "base/check.h"
@@ -141,11 +141,16 @@ void record_link(struct machine *m, struct record *r, struct record *prev)
 {
     struct slot *slot = r->slot;
     struct record **at = prev ? &prev->next : &slot->records;
+    r->prev = prev;
     r->next = *at;
     *at = r;
+    if (r->next)
+        r->next->prev = r;
     slot->n_records++;
     slot->table->n_records++;
     slot->table->space->n_records++;
+    slot->table->space->account->used[QUOTA_VARIABLES]++;
+    slot->table->space->account->used[QUOTA_BYTES] += r->value_len;
     r->session->n_records++;
     m->n_records++;
 }
@@ -156,9 +161,13 @@ void record_unlink(struct machine *m, struct record *r, struct record *prev)
     struct record **at = prev ? &prev->next : &slot->records;
     BELAY_CHECK(*at == r);
     *at = r->next;
+    if (r->next)
+        r->next->prev = prev;
     slot->n_records--;
     slot->table->n_records--;
     slot->table->space->n_records--;
+    slot->table->space->account->used[QUOTA_VARIABLES]--;
+    slot->table->space->account->used[QUOTA_BYTES] -= r->value_len;
     r->session->n_records--;
     m->n_records--;
 }
@@ -172,10 +181,7 @@ void record_settle(struct machine *m, struct record *r, uint64_t number)
 
 void record_remove(struct machine *m, struct record *r)
 {
-    struct record *prev = NULL;
-    for (struct record *at = r->slot->records; at != r; at = at->next)
-        prev = at;
-    record_unlink(m, r, prev);
+    record_unlink(m, r, r->prev);
     list_remove(&r->in_session);
     heap_remove(&m->ends, &r->end);
     slot_changed(m, r->slot);
@@ -207,6 +213,9 @@ void record_expire(struct machine *m, struct record *r, struct effects *fx)
 
 struct slot *slot_bury(struct machine *m, struct slot *slot, struct effects *fx)
 {
+    if (slot->buried == m->applied + 1)
+        return slot; /* by this op: time has not moved since */
+    slot->buried = m->applied + 1;
     for (struct record *r = slot->records, *next; r; r = next) {
         next = r->next;
         if (!record_over(r, m->now_ms))
@@ -300,11 +309,12 @@ static void list_tables(const struct space *s, const struct op *op, struct event
 static size_t rows_from(struct list *at, const struct table *t, size_t room, uint64_t now_ms)
 {
     size_t n = 0, bytes = 0;
-    for (; at != &t->slot_list && n < room && bytes <= LIMIT_TXN_DATA_BYTES; at = at->next) {
+    for (; at != &t->slot_list && n < room && bytes <= LIMIT_LIST_BYTES; at = at->next) {
         const struct slot *slot = list_item(at, const struct slot, in_table);
         for (const struct record *r = slot->records; r; r = r->next) {
             n += !record_over(r, now_ms);
-            bytes += r->value_len + sizeof(struct variable_row);
+            bytes += r->value_len + r->description_len + slot_key(slot).len +
+                     sizeof(struct variable_row);
         }
     }
     return n;

@@ -9,6 +9,7 @@
  * Locks are planned (txn_lock.c). Both operands of AND, OR, XOR are always evaluated. */
 #include "base/check.h"
 #include "base/mem.h"
+#include "machine/level.h"
 #include "machine/state.h"
 
 #include <stdlib.h>
@@ -43,7 +44,7 @@ struct eval {
     struct reader r;
     bool watching; /* what is read is written down */
     uint64_t waited_ms;
-    uint64_t work; /* nodes evaluated */
+    uint64_t work; /* nodes evaluated, records looked at */
     size_t data_bytes;
     size_t statement; /* at the top */
     const char *path[LIMIT_TXN_DEPTH];
@@ -109,6 +110,29 @@ static void stop(struct eval *e, bool by_assert)
     e->may_wait = by_assert;
 }
 
+/* How long it takes depends on what it looks at: so that is counted, the same on every node.
+ * False: it is too much. */
+static bool afford(struct eval *e, uint64_t units)
+{
+    e->work += units;
+    if (e->work <= e->m->txn_work_max)
+        return true;
+    return over_limit(e, "the transaction needs more than LIMIT_TXN_WORK (100000) units");
+}
+
+/* A record costs one unit, and one more for every so many bytes that its value is compared
+ * with. */
+enum { WORK_VALUE_BYTES = 256 };
+
+static uint64_t cost_of(const struct eval *e, const struct slot *slot,
+                        const struct program_var *v)
+{
+    size_t compared = v->flags & VAR_HAS_VALUE ? v->value.len : 0;
+    if (e->m->level < LEVEL_BOUNDED)
+        return 0;
+    return slot->n_records * (1 + compared / WORK_VALUE_BYTES);
+}
+
 /* --- variables --- */
 
 static void note_read(struct eval *e, struct read what)
@@ -120,7 +144,7 @@ static void note_read(struct eval *e, struct read what)
     x->reads[x->n_reads++] = what;
 }
 
-/* The slot, when it has records that live; NULL: nothing is set. */
+/* The slot, when it has records that live; NULL: nothing is set, or it stops here. */
 static struct slot *slot_of(struct eval *e, const struct program_var *v,
                             struct slot_place *ret_place)
 {
@@ -131,7 +155,7 @@ static struct slot *slot_of(struct eval *e, const struct program_var *v,
     slot = slot_bury(e->m, slot, e->fx);
     if (!slot) /* its table may be gone with it */
         (void)slot_locate(e->m, e->space, v->table, v->key, ret_place);
-    return slot;
+    return slot && afford(e, cost_of(e, slot, v)) ? slot : NULL;
 }
 
 static void touch(struct eval *e, struct slot *slot)
@@ -213,6 +237,8 @@ static bool set(struct eval *e, const struct program_var *v)
     struct slot_place place;
     struct slot *slot = slot_of(e, v, &place);
     struct record *prev = NULL, *own = NULL;
+    if (e->stopped)
+        return false;
     if (slot && slot->records) {
         if (!may_join(slot, v, e->session))
             return false;
@@ -275,10 +301,15 @@ static void select_records(struct eval *e, const struct program_var *v)
     const struct slot *slot = slot_of(e, v, &place);
     const struct session *ignored = v->flags & VAR_IGNORE_THIS_SESSION ? e->session : NULL;
     size_t n = 0, max = v->flags & VAR_MANY ? LIMIT_RECORDS : 1;
+    if (e->stopped)
+        return;
     for (const struct record *r = slot ? slot->records : NULL; r && n < max; r = r->next) {
         if (!is_match(r, v, ignored))
             continue;
-        if (!room_for(e, r->value_len + LIMIT_DESCRIPTION_BYTES))
+        size_t told = r->description_len ? r->description_len : r->session->description_len;
+        if (e->m->level < LEVEL_OVER)
+            told = LIMIT_DESCRIPTION_BYTES;
+        if (!room_for(e, r->value_len + told))
             return;
         n++;
     }
@@ -341,7 +372,8 @@ static bool eval_operands(struct eval *e, enum program_node node)
 static bool eval_operator(struct eval *e)
 {
     enum program_node node = (enum program_node)reader_byte(&e->r);
-    e->work++;
+    if (!afford(e, 1))
+        return false;
     switch (node) {
     case NODE_TRUE:
         return true;
@@ -464,7 +496,8 @@ static void eval_statement(struct eval *e)
 {
     enum program_node node = (enum program_node)reader_byte(&e->r);
     BELAY_CHECK(e->depth < LIMIT_TXN_DEPTH);
-    e->work++;
+    if (!afford(e, 1))
+        return;
     e->path[e->depth++] = program_name(node);
     eval_statement_at(e, node);
     e->depth--;
@@ -476,6 +509,7 @@ static enum outcome evaluate(struct eval *e, struct slice program)
     uint64_t n = program_get_begin(&e->r);
     for (; e->statement < n && !e->stopped; e->statement++)
         eval_statement(e);
+    e->m->txn_work += e->work;
     BELAY_CHECK(!e->r.bad); /* op_validate() has seen it */
     if (e->limit)
         return OVER_LIMIT;
@@ -609,7 +643,8 @@ static void park(struct eval *e, const struct op *op)
         return;
     }
     struct parked *p = parked_new(e->space, e->session, op->program, op->text);
-    p->asker = op->asker;
+    parked_set_asker(m, p, op->asker);
+    p->token = (uint32_t)op->token;
     p->since_ms = m->now_ms;
     if (op->request.len) {
         p->receipt = receipt_open(m, op);
@@ -619,12 +654,13 @@ static void park(struct eval *e, const struct op *op)
     parked_watch(m, p, e->x->reads, e->x->n_reads);
 }
 
-/* The names of namespaces are compared without regard to letter case here, as the original did;
- * an exact match goes first. */
+/* The names of namespaces are compared without regard to message case here, as the original
+ * did; an exact match goes first. */
 static struct space *space_of(const struct machine *m, const struct op *op)
 {
     struct space *s = space_find(m, op->account, op->ns);
-    const struct account *a = s ? NULL : account_find(m, op->account);
+    /* Rights are for exact names. */
+    const struct account *a = s || op->token ? NULL : account_find(m, op->account);
     for (size_t i = 0; a && i < a->n; i++)
         if (slice_eq_nocase(slice_of(a->spaces[i]->name, a->spaces[i]->name_len), op->ns))
             return a->spaces[i];
@@ -644,7 +680,7 @@ static void answer_plainly(const struct machine *m, const struct op *op, enum tx
 void txn_request(struct machine *m, const struct op *op, struct effects *fx)
 {
     struct space *s = space_of(m, op);
-    struct session *session = session_find(m, op->session);
+    struct session *session = session_named(m, op);
     if (!s) {
         request_failed(op, BELAY_ERR_NO_NAMESPACE, "no such namespace", fx);
         return;
@@ -666,6 +702,7 @@ void txn_request(struct machine *m, const struct op *op, struct effects *fx)
                      .x = scratch(m),
                      .watching = op->wait_ms > 0};
     e.plan.steps = e.x->steps;
+    e.plan.token = (uint32_t)op->token;
     enum outcome outcome = evaluate(&e, op->program);
     if (outcome == ASSERT_FAILED && op->wait_ms)
         park(&e, op);
@@ -684,14 +721,18 @@ static struct eval eval_of(struct machine *m, const struct parked *p, struct eff
                      .watching = true,
                      .waited_ms = m->now_ms - p->since_ms};
     e.plan.steps = e.x->steps;
+    e.plan.token = p->token;
     return e;
 }
 
-bool txn_try_parked(struct machine *m, struct parked *p, uint64_t *work, struct effects *fx)
+bool txn_try_parked(struct machine *m, struct parked *p, struct effects *fx)
 {
+    if (!token_lives(m, p->token)) {
+        parked_leave(m, p, TXN_ERROR, CAUSE_SESSION, fx);
+        return true;
+    }
     struct eval e = eval_of(m, p, fx);
     enum outcome outcome = evaluate(&e, parked_program(p));
-    *work += e.work;
     if (outcome == ASSERT_FAILED) {
         roll_back(&e);
         parked_watch(m, p, e.x->reads, e.x->n_reads);

@@ -16,12 +16,13 @@ struct view {
     uint32_t capacity; /* 0: of no kind yet */
 };
 
-static struct op op_of(const struct program_lock *ask, struct session *session)
+static struct op op_of(const struct program_lock *ask, struct session *session, uint32_t token)
 {
     return (struct op){.kind = OP_ACQUIRE,
                        .name = ask->name,
                        .owner = ask->owner,
                        .session = session_id(session),
+                       .token = token,
                        .mode = ask->mode,
                        .permits = ask->permits,
                        .of = ask->of,
@@ -69,7 +70,7 @@ static struct view view_of(const struct lock_plan *plan, const struct lock *l,
             v.used -= step->hold->weight;
             v.holds--;
         } else if (is_new(step)) {
-            struct op op = op_of(&step->ask, NULL);
+            struct op op = op_of(&step->ask, NULL, 0);
             v.used += request_weight(&op);
             v.holds++;
             planned = request_capacity(&op);
@@ -98,7 +99,7 @@ static struct lock_step *planned_hold(const struct lock_plan *plan,
 static struct hold *real_hold(const struct machine *m, const struct lock_plan *plan,
                               const struct lock *l, struct who who)
 {
-    struct hold *h = l ? hold_of(l, who) : NULL;
+    struct hold *h = l ? holder_by_who(m, l, who) : NULL;
     return h && !hold_over(h, m->now_ms) && !is_freed(plan, h) ? h : NULL;
 }
 
@@ -109,12 +110,8 @@ static bool way_is_free(const struct machine *m, const struct view *v, const str
         return false;
     if (!v->lock)
         return true;
-    if (lock_is_closed(v->lock, m->now_ms))
-        return false;
-    if (!v->lock->more)
-        return true;
-    return op->mode == MODE_SHARED ? v->lock->more->n_barring == 0
-                                   : v->lock->more->n_waits == 0;
+    return !lock_is_closed(v->lock, m->now_ms) &&
+           !line_bars(m, v->lock, op->mode == MODE_SHARED);
 }
 
 static const char *limit_reached(const struct space *s, const struct session *session,
@@ -143,15 +140,15 @@ bool plan_lock(const struct machine *m, const struct space *s, struct session *s
 {
     const struct lock *l = lock_find(m, s, ask->name);
     struct view v = view_of(plan, l, ask->name);
-    struct op op = op_of(ask, session);
+    struct op op = op_of(ask, session, plan->token);
     struct hold *h = real_hold(m, plan, l, (struct who){ask->owner, session});
-    const struct hold *dead = l ? hold_of(l, (struct who){ask->owner, session}) : NULL;
+    const struct hold *dead = l ? holder_by_who(m, l, (struct who){ask->owner, session}) : NULL;
     if (dead && hold_over(dead, m->now_ms))
         return false; /* a holder has one hold: this one's turn to end comes first */
     const struct lock_step *mine = h ? NULL : planned_hold(plan, ask);
     uint32_t held = h ? h->weight : 0;
     if (mine) {
-        struct op earlier = op_of(&mine->ask, session);
+        struct op earlier = op_of(&mine->ask, session, plan->token);
         held = request_weight(&earlier);
     }
     if (held) { /* again: a new fence, in the mode in which it is held */
@@ -174,8 +171,10 @@ static struct hold *hold_with(const struct machine *m, const struct lock_plan *p
                               const struct lock *l, uint64_t fence)
 {
     struct op by_fence = {.kind = OP_RELEASE, .fence = fence};
-    struct hold *h = request_hold(l, &by_fence, m->now_ms);
-    return h && !is_freed(plan, h) && !is_renewed(plan, h) ? h : NULL;
+    struct hold *h = request_hold(m, l, &by_fence, m->now_ms);
+    if (!h || token_is_foreign(plan->token, h->token))
+        return NULL;
+    return !is_freed(plan, h) && !is_renewed(plan, h) ? h : NULL;
 }
 
 bool plan_unlock(const struct machine *m, const struct space *s, const struct session *session,
@@ -202,10 +201,10 @@ void plan_perform(struct machine *m, struct space *s, struct session *session,
 {
     for (size_t i = 0; i < plan->n; i++) {
         const struct lock_step *step = &plan->steps[i];
-        struct op op = op_of(&step->ask, session);
+        struct op op = op_of(&step->ask, session, plan->token);
         struct hold *h = step->hold;
         if (step->on_planned)
-            h = hold_of(lock_find(m, s, op.name), (struct who){op.owner, session});
+            h = holder_by_who(m, lock_find(m, s, op.name), (struct who){op.owner, session});
         if (step->is_unlock) {
             BELAY_CHECK(h);
             hold_end(m, h, EVENT_RELEASED, REASON_RELEASE, fx);

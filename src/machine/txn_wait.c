@@ -8,10 +8,12 @@
  * How a transaction goes depends on what it reads and on nothing else, so it is looked at again
  * only when something that it has read is changed: a variable (set or not), a lock (held or
  * not). Those that are ready are served in the order of their tickets, the lowest first after
- * every commit, PARKED_SERVE_WORK nodes in one step at most; machine_due() asks for the next.
+ * every commit, until the transactions of the step have cost PARKED_SERVE_WORK; machine_due()
+ * asks for the next.
  */
 #include "base/check.h"
 #include "base/mem.h"
+#include "machine/level.h"
 #include "machine/state.h"
 
 #include <stdlib.h>
@@ -77,7 +79,7 @@ void watch_wake(struct machine *m, const struct space *s, const struct read *wha
     if (!w)
         return;
     list_each (it, &w->watches) {
-        struct parked *p = list_item(it, struct watch, in_watched)->parked;
+        struct parked *p = list_item(it, struct txn_watch, in_watched)->parked;
         if (!p->ready.pos)
             heap_set(&m->ready, &p->ready, p->end.seq);
     }
@@ -117,7 +119,7 @@ void parked_watch(struct machine *m, struct parked *p, const struct read *reads,
     p->n_watches = n;
     for (size_t i = 0; i < n; i++) {
         struct watched *w = watched_get(m, p->space, &reads[i]);
-        p->watches[i] = (struct watch){.what = w, .parked = p};
+        p->watches[i] = (struct txn_watch){.what = w, .parked = p};
         list_push_back(&w->watches, &p->watches[i].in_watched);
     }
 }
@@ -137,6 +139,7 @@ struct parked *parked_new(struct space *s, struct session *session, struct slice
         memcpy(p->bytes + program.len, description.data, description.len);
     list_init(&p->in_space);
     list_init(&p->in_session);
+    list_init(&p->in_node);
     return p;
 }
 
@@ -148,6 +151,8 @@ void parked_link(struct machine *m, struct parked *p, uint64_t ticket, uint64_t 
     list_push_back(&p->space->parked, &p->in_space);
     list_push_back(&p->session->parked, &p->in_session);
     p->space->n_parked++;
+    p->space->account->used[QUOTA_TRANSACTIONS]++;
+    p->space->account->used[QUOTA_BYTES] += p->program_len;
     p->space->parked_bytes += p->program_len;
     m->n_parked++;
 }
@@ -161,7 +166,10 @@ void parked_remove(struct machine *m, struct parked *p)
     heap_remove(&m->ready, &p->ready);
     list_remove(&p->in_space);
     list_remove(&p->in_session);
+    list_remove(&p->in_node);
     p->space->n_parked--;
+    p->space->account->used[QUOTA_TRANSACTIONS]--;
+    p->space->account->used[QUOTA_BYTES] -= p->program_len;
     p->space->parked_bytes -= p->program_len;
     m->n_parked--;
     free(p);
@@ -206,18 +214,26 @@ void parked_leave_space(struct machine *m, struct space *s, struct effects *fx)
     }
 }
 
-void parked_cancel(struct machine *m, const struct op *op)
+void parked_cancel(struct machine *m, const struct op *op, struct effects *fx)
 {
-    struct session *s = session_find(m, op->session);
+    struct session *s = session_find(m, op->account, op->session);
     if (!s)
         return;
     list_each (it, &s->parked) {
         struct parked *p = list_item(it, struct parked, in_session);
-        if (p->asker == op->target) {
-            if (op->flags & OP_AWAY && p->receipt)
-                parked_away(m, p);
-            else
+        if (request_is_target(m, op, p->asker)) {
+            if (op->flags & OP_END_WAIT) {
+                if (p->receipt)
+                    receipt_forget(m, p->receipt);
+                p->receipt = NULL;
+                parked_expire(m, p, fx);
+            } else if (op->flags & OP_AWAY && p->receipt) {
+                parked_away(m, p, m->now_ms);
+                if (op->fence)
+                    parked_set_asker(m, p, 0); /* it is known by its id alone */
+            } else {
                 parked_remove(m, p);
+            }
             return;
         }
     }
@@ -246,9 +262,9 @@ void parked_end_if_dead(struct machine *m, struct parked *p, struct effects *fx)
 
 /* --- a node that is gone --- */
 
-void parked_away(struct machine *m, struct parked *p)
+void parked_away(struct machine *m, struct parked *p, uint64_t since_ms)
 {
-    uint64_t until = m->now_ms + RECEIPT_RETURN_MS;
+    uint64_t until = since_ms + RECEIPT_RETURN_MS;
     if (p->away || p->end.at <= until)
         return;
     p->away = AWAY_CUT;
@@ -261,7 +277,7 @@ void parked_return(struct machine *m, struct parked *p, const struct op *op, str
     ev->asker = p->asker;
     ev->at_ms = m->now_ms;
     ev->reason = REASON_REPLACED;
-    p->asker = op->asker;
+    parked_set_asker(m, p, op->asker);
     if (!p->away)
         return;
     p->away = AWAY_NOT;
@@ -272,14 +288,16 @@ void parked_return(struct machine *m, struct parked *p, const struct op *op, str
 
 void parked_serve(struct machine *m, struct effects *fx)
 {
-    uint64_t work = 0;
+    uint64_t before = m->level >= LEVEL_BOUNDED ? 0 : m->txn_work; /* then: twice a step */
     struct heap_node *top;
-    while (work < PARKED_SERVE_WORK && (top = heap_top(&m->ready))) {
+    while (m->txn_work - before < PARKED_SERVE_WORK && (top = heap_top(&m->ready))) {
         struct parked *p = heap_item(top, struct parked, ready);
         heap_remove(&m->ready, top);
         if (is_dead(m, p))
             parked_expire(m, p, fx);
-        else if (txn_try_parked(m, p, &work, fx))
+        else if (node_is_silent(m, p->asker))
+            continue; /* passed over: node_is_back() */
+        else if (txn_try_parked(m, p, fx))
             lock_serve_touched(m, fx);
     }
 }

@@ -9,7 +9,7 @@
 
 #include <llhttp.h>
 
-struct head {
+struct http_head {
     struct request *req;
     struct http_error *err;
     struct slice target, name, value;
@@ -148,13 +148,14 @@ static bool is_host(struct slice s)
 }
 
 /* Headers that somebody needs: where they go, and whether a second one is an error. */
-static const struct known {
+static const struct known_header {
     struct slice name;
     size_t place;
     bool once;
 } known[] = {
     {{"host", 4}, offsetof(struct request, host), true},
     {{"origin", 6}, offsetof(struct request, origin), true},
+    {{"sec-fetch-site", 14}, offsetof(struct request, fetch_site), true},
     {{"content-type", 12}, offsetof(struct request, content_type), true},
     {{"authorization", 13}, offsetof(struct request, authorization), true},
     {{"last-event-id", 13}, offsetof(struct request, last_event_id), true},
@@ -164,7 +165,7 @@ static const struct known {
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 enum { SEEN_LENGTH = 1 << N_KNOWN, SEEN_CODING = SEEN_LENGTH << 1 };
 
-static enum http_step take_length(struct head *h)
+static enum http_step take_length(struct http_head *h)
 {
     if (h->seen & (SEEN_LENGTH | SEEN_CODING))
         return bad(h->err, 400, "the length of the body is given twice");
@@ -179,7 +180,7 @@ static enum http_step take_length(struct head *h)
     return h->value.len ? HTTP_DONE : bad(h->err, 400, "malformed Content-Length");
 }
 
-static enum http_step take_coding(struct head *h)
+static enum http_step take_coding(struct http_head *h)
 {
     if (h->seen & (SEEN_LENGTH | SEEN_CODING))
         return bad(h->err, 400, "the length of the body is given twice");
@@ -190,7 +191,7 @@ static enum http_step take_coding(struct head *h)
     return HTTP_DONE;
 }
 
-static enum http_step take_expect(struct head *h)
+static enum http_step take_expect(struct http_head *h)
 {
     if (!slice_eq_nocase(h->value, SLICE("100-continue")))
         return bad(h->err, 417, "unknown expectation");
@@ -198,7 +199,7 @@ static enum http_step take_expect(struct head *h)
     return HTTP_DONE;
 }
 
-static enum http_step take_header(struct head *h)
+static enum http_step take_header(struct http_head *h)
 {
     while (h->value.len && strchr(" \t", h->value.data[h->value.len - 1]))
         h->value.len--;
@@ -237,25 +238,25 @@ static int extend(struct slice *s, const char *at, size_t n)
 
 static int on_url(llhttp_t *parser, const char *at, size_t n)
 {
-    struct head *h = parser->data;
+    struct http_head *h = parser->data;
     return extend(&h->target, at, n);
 }
 
 static int on_header_field(llhttp_t *parser, const char *at, size_t n)
 {
-    struct head *h = parser->data;
+    struct http_head *h = parser->data;
     return extend(&h->name, at, n);
 }
 
 static int on_header_value(llhttp_t *parser, const char *at, size_t n)
 {
-    struct head *h = parser->data;
+    struct http_head *h = parser->data;
     return extend(&h->value, at, n);
 }
 
 static int on_header_value_complete(llhttp_t *parser)
 {
-    struct head *h = parser->data;
+    struct http_head *h = parser->data;
     if (take_header(h) != HTTP_DONE)
         return HPE_USER;
     h->name = h->value = slice_of("", 0);
@@ -264,13 +265,13 @@ static int on_header_value_complete(llhttp_t *parser)
 
 static int on_headers_complete(llhttp_t *parser)
 {
-    struct head *h = parser->data;
+    struct http_head *h = parser->data;
     h->complete = true;
     return HPE_PAUSED;
 }
 
 /* llhttp stopped before the end of the head; which of us saw it first must not show. */
-static enum http_step refused(const struct head *h, llhttp_errno_t why)
+static enum http_step refused(const struct http_head *h, llhttp_errno_t why)
 {
     struct http_error *err = h->err;
     if (err->status) /* we did */
@@ -288,7 +289,7 @@ static enum http_step refused(const struct head *h, llhttp_errno_t why)
     return bad(err, 400, "malformed head");
 }
 
-static enum http_step parse_head(struct slice in, struct head *h)
+static enum http_step parse_head(struct slice in, struct http_head *h)
 {
     static const llhttp_settings_t settings = {
         .on_url = on_url,
@@ -315,7 +316,7 @@ static enum http_step parse_head(struct slice in, struct head *h)
         return bad(h->err, 400, "chunks in HTTP/1.0");
     if (old)
         h->expects = false;
-    h->req->keep_alive = llhttp_should_keep_alive(&parser);
+    h->req->keep_alive = !old && llhttp_should_keep_alive(&parser);
     return check_target(h->target, h->err);
 }
 
@@ -411,8 +412,8 @@ static enum http_step read_chunks(struct chunks *c)
 }
 
 /* `at` is the end of the head. Memory is taken when all chunks are there. */
-static enum http_step read_chunked(struct slice in, size_t at, struct arena *a, struct head *h,
-                                   size_t *ret_used)
+static enum http_step read_chunked(struct slice in, size_t at, struct arena *a,
+                                   struct http_head *h, size_t *ret_used)
 {
     struct chunks c = {
         .start = in.data, .at = in.data + at, .end = in.data + in.len, .err = h->err};
@@ -430,8 +431,8 @@ static enum http_step read_chunked(struct slice in, size_t at, struct arena *a, 
     return HTTP_DONE;
 }
 
-static enum http_step read_body(struct slice in, size_t at, struct arena *a, struct head *h,
-                                size_t *ret_used)
+static enum http_step read_body(struct slice in, size_t at, struct arena *a,
+                                struct http_head *h, size_t *ret_used)
 {
     enum http_step step = HTTP_DONE;
     if (h->chunked) {
@@ -465,7 +466,7 @@ enum http_step http_next(struct slice in, struct arena *a, struct request *ret_r
 {
     struct request req = {.is_http = true, .verb = {"", 0}, .path = {"", 0}, .body = {"", 0}};
     struct http_error err = {0};
-    struct head h = {.req = &req, .err = &err, .name = {"", 0}, .value = {"", 0}};
+    struct http_head h = {.req = &req, .err = &err, .name = {"", 0}, .value = {"", 0}};
     size_t end = 0, used = 0;
     enum http_step step = scan_head(in, &end, &err);
     if (step == HTTP_DONE)

@@ -67,6 +67,8 @@ static void put_head(struct buf *out, const struct reply *r, int status, bool ke
     buf_put_str(out, "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
     if (!keep_alive)
         buf_put_str(out, "Connection: close\r\n");
+    if (r->kind == REPLY_ERROR && r->err == BELAY_ERR_OVERLOADED)
+        buf_put_str(out, "Retry-After: 1\r\n");
     buf_put_slice(out, r->headers);
 }
 

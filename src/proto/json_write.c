@@ -42,6 +42,44 @@ void json_put_string(struct buf *out, struct slice s)
     buf_put_byte(out, '"');
 }
 
+static size_t string_bytes(struct slice s)
+{
+    size_t bytes = 2;
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.data[i];
+        bytes += is_plain(s.data[i]) ? 1 : c < 0x20 ? 6 : 3;
+    }
+    return bytes;
+}
+
+size_t json_bytes(const struct reply *r)
+{
+    enum { NUMBER_BYTES = 20, KEY_BYTES = 4 /* quotes, colon, comma */ };
+    size_t bytes = r->key.len + KEY_BYTES;
+    switch (r->kind) {
+    case REPLY_TEXT:
+    case REPLY_STATUS:
+    case REPLY_PLAIN:
+        return bytes + string_bytes(r->text);
+    case REPLY_JSON:
+    case REPLY_ERROR:
+        return bytes + r->text.len;
+    case REPLY_LIST:
+    case REPLY_PUSH:
+    case REPLY_MAP:
+        for (const struct reply *c = r->first; c; c = c->next)
+            bytes += json_bytes(c);
+        return bytes + 2;
+    case REPLY_NONE:
+    case REPLY_NULL:
+    case REPLY_BOOL:
+    case REPLY_INT:
+    case REPLY_DOUBLE:
+        break;
+    }
+    return bytes + NUMBER_BYTES;
+}
+
 static void put_real(struct buf *out, double v)
 {
     char space[REPLY_REAL_BYTES];

@@ -5,21 +5,21 @@
 #include <locale.h>
 #include <stdlib.h>
 
-struct reader {
+struct reply_reader {
     const char *at, *end;
     struct arena *a;
     size_t items; /* read so far, in all */
     const char *why;
 };
 
-static enum resp_step bad(struct reader *in, const char *why)
+static enum resp_step bad(struct reply_reader *in, const char *why)
 {
     in->why = why;
     return RESP_BAD;
 }
 
 /* The rest of the line, without its end. */
-static enum resp_step read_line(struct reader *in, struct slice *ret)
+static enum resp_step read_line(struct reply_reader *in, struct slice *ret)
 {
     size_t left = (size_t)(in->end - in->at);
     size_t look = left < RESP_LINE_BYTES_MAX ? left : RESP_LINE_BYTES_MAX;
@@ -58,7 +58,7 @@ static bool parse_i64(struct slice s, int64_t *ret_v)
 }
 
 /* A length or a count in 0..max; -1 is "null" where that is allowed. */
-static enum resp_step read_count(struct reader *in, int64_t max, int64_t *ret_n)
+static enum resp_step read_count(struct reply_reader *in, int64_t max, int64_t *ret_n)
 {
     struct slice line;
     enum resp_step step = read_line(in, &line);
@@ -69,7 +69,7 @@ static enum resp_step read_count(struct reader *in, int64_t max, int64_t *ret_n)
     return *ret_n > max ? bad(in, "length over the limit") : RESP_DONE;
 }
 
-static enum resp_step read_bulk(struct reader *in, struct reply *r)
+static enum resp_step read_bulk(struct reply_reader *in, struct reply *r)
 {
     int64_t n = 0;
     enum resp_step step = read_count(in, RESP_BULK_BYTES_MAX, &n);
@@ -107,7 +107,7 @@ static void split_error(struct reply *r)
 }
 
 /* The C locale whatever the program around us has set: a comma is not a point. */
-static enum resp_step parse_real(struct reader *in, struct slice s, double *ret_v)
+static enum resp_step parse_real(struct reply_reader *in, struct slice s, double *ret_v)
 {
     char text[64];
     if (s.len == 0 || s.len >= sizeof text)
@@ -126,7 +126,7 @@ static enum resp_step parse_real(struct reader *in, struct slice s, double *ret_
 }
 
 /* "txt:" and the text. */
-static enum resp_step read_verbatim(struct reader *in, struct reply *r)
+static enum resp_step read_verbatim(struct reply_reader *in, struct reply *r)
 {
     enum resp_step step = read_bulk(in, r);
     if (step != RESP_DONE || r->kind == REPLY_NULL)
@@ -138,7 +138,7 @@ static enum resp_step read_verbatim(struct reader *in, struct reply *r)
 }
 
 /* The types that are one line. */
-static enum resp_step read_scalar(struct reader *in, char type, struct reply *r)
+static enum resp_step read_scalar(struct reply_reader *in, char type, struct reply *r)
 {
     struct slice line;
     enum resp_step step = read_line(in, &line);
@@ -175,9 +175,9 @@ static enum resp_step read_scalar(struct reader *in, char type, struct reply *r)
     }
 }
 
-static enum resp_step read_value(struct reader *in, unsigned depth, struct reply **ret);
+static enum resp_step read_value(struct reply_reader *in, unsigned depth, struct reply **ret);
 
-static enum resp_step read_items(struct reader *in, unsigned depth, struct reply *parent,
+static enum resp_step read_items(struct reply_reader *in, unsigned depth, struct reply *parent,
                                  int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -200,8 +200,8 @@ static enum resp_step read_items(struct reader *in, unsigned depth, struct reply
     return RESP_DONE;
 }
 
-static enum resp_step read_container(struct reader *in, unsigned depth, enum reply_kind kind,
-                                     struct reply *r)
+static enum resp_step read_container(struct reply_reader *in, unsigned depth,
+                                     enum reply_kind kind, struct reply *r)
 {
     int64_t n = 0;
     if (depth == RESP_DEPTH_MAX)
@@ -213,7 +213,8 @@ static enum resp_step read_container(struct reader *in, unsigned depth, enum rep
     return read_items(in, depth + 1, r, n);
 }
 
-static enum resp_step read_typed(struct reader *in, unsigned depth, char type, struct reply *r)
+static enum resp_step read_typed(struct reply_reader *in, unsigned depth, char type,
+                                 struct reply *r)
 {
     switch (type) {
     case '$':
@@ -241,7 +242,7 @@ static enum resp_step read_typed(struct reader *in, unsigned depth, char type, s
 }
 
 /* One value; attributes before it are read and dropped. */
-static enum resp_step read_value(struct reader *in, unsigned depth, struct reply **ret)
+static enum resp_step read_value(struct reply_reader *in, unsigned depth, struct reply **ret)
 {
     for (;;) {
         if (in->at == in->end)
@@ -265,7 +266,7 @@ static enum resp_step read_value(struct reader *in, unsigned depth, struct reply
 enum resp_step resp_next_reply(struct slice in, struct arena *a, struct reply **ret_reply,
                                size_t *ret_used, const char **ret_why)
 {
-    struct reader reader = {.at = in.data, .end = in.data + in.len, .a = a};
+    struct reply_reader reader = {.at = in.data, .end = in.data + in.len, .a = a};
     struct reply *r = NULL;
     enum resp_step step = in.len ? read_value(&reader, 0, &r) : RESP_MORE;
     if (step == RESP_BAD)

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ struct nursery {
 };
 
 struct child {
-    struct list link; /* in nursery.children while the process runs */
+    struct list link; /* in nursery.children until it is waited for */
     struct nursery *nursery;
     struct child_events events;
     void *arg;
@@ -144,10 +145,16 @@ static void close_once(uv_handle_t *handle)
         uv_close(handle, on_child_closed);
 }
 
+/* The leader has exited and is not waited for yet, so that its number still means its group:
+ * what it left behind there ends with it. */
 static void finish(struct child *c)
 {
     if (uv_is_closing((uv_handle_t *)&c->linger))
         return;
+    (void)kill(-c->pid, SIGKILL);
+    (void)waitpid(c->pid, &c->status, 0);
+    list_remove(&c->link);
+    *c->place = 0;
     close_once((uv_handle_t *)&c->in);
     close_once((uv_handle_t *)&c->out);
     close_once((uv_handle_t *)&c->err);
@@ -157,8 +164,7 @@ static void finish(struct child *c)
 
 static void on_linger(uv_timer_t *timer)
 {
-    finish(
-        timer->data); /* something it left behind keeps its pipes open: no longer our concern */
+    finish(timer->data); /* something it left behind keeps its pipes open */
 }
 
 static void on_sigchld(uv_signal_t *handle, int signum)
@@ -168,11 +174,11 @@ static void on_sigchld(uv_signal_t *handle, int signum)
     list_each_safe(it, &n->children)
     {
         struct child *c = list_item(it, struct child, link);
-        if (waitpid(c->pid, &c->status, WNOHANG) != c->pid)
+        siginfo_t info = {0};
+        if (c->exited || waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+            info.si_pid != c->pid)
             continue;
         c->exited = true;
-        list_remove(&c->link);
-        *c->place = 0;
         if (c->open_pipes == 0)
             finish(c);
         else
@@ -217,8 +223,7 @@ static void on_error_output(uv_stream_t *stream, ssize_t got, const uv_buf_t *bu
     }
     size_t n = (size_t)got;
     const char *data = buf->base;
-    ssize_t ignored = write(STDERR_FILENO, data, n);
-    (void)ignored;
+    log_raw(data, n);
     if (n > sizeof c->tail) {
         data += n - sizeof c->tail;
         n = sizeof c->tail;
@@ -396,8 +401,8 @@ struct child *child_open(struct nursery *n, char *const *argv, char *const *env,
 
 void child_kill(struct child *c)
 {
-    if (!c->exited)
-        (void)kill(-c->pid, SIGKILL);
+    (void)kill(-c->pid,
+               SIGKILL); /* also when its leader has exited: it is not waited for yet */
 }
 
 struct nursery *nursery_open(uv_loop_t *loop)

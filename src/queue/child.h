@@ -1,11 +1,12 @@
 /* child.h - the processes a worker starts, and their certain end.
  *
  * Every child leads a process group of its own, and does not outlive the worker, however that
- * ends. The kernel kills the child of a worker that was killed (PR_SET_PDEATHSIG), but only
- * after it has closed the worker's connections: the database would roll back, and somebody else
- * begin, while the child still runs. So a small process, the minder, has the worker's files
- * too. When the worker is dead it ends the groups, waits until they are gone, and goes itself:
- * with it the connections end.
+ * ends. What it leaves behind in its group is killed when it has ended. The kernel kills the
+ * child of a worker that was killed (PR_SET_PDEATHSIG), but only after it has closed the
+ * worker's connections: the database would roll back, and somebody else begin, while the child
+ * still runs. So a small process, the minder, has the worker's files too. When the worker is
+ * dead it ends the groups, waits until they are gone, and goes itself: with it the connections
+ * end.
  *
  * Loop thread only; one nursery per loop. */
 #ifndef BELAY_QUEUE_CHILD_H

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "queue/ahead.h"
+#include "queue/prefetch.h"
 #include "queue/runner.h"
 #include "queue/text.h"
 
@@ -21,7 +21,8 @@ enum column {
     COLUMN_ATTEMPTS,
     COLUMN_PUSHED_AT, /* JSON */
     COLUMN_PAYLOAD,   /* JSON, or NULL */
-    COLUMN_REFUSE
+    COLUMN_REFUSE,
+    COLUMN_TIMEOUT_MS
 };
 
 static struct slice value(const PGresult *res, int row, enum column column)
@@ -65,7 +66,7 @@ static void put_member(struct buf *out, const char *name, struct slice text)
     text_put_json(out, text);
 }
 
-static void put_head(struct buf *out, const struct group *g, int64_t attempt)
+static void put_head(struct buf *out, const struct work_group *g, int64_t attempt)
 {
     put_member(out, "{\"queue\":", slice_str(g->queue));
     put_member(out, ",\"entity\":", slice_str(g->entity));
@@ -92,9 +93,9 @@ static void put_request(struct buf *out, const PGresult *res, int row)
 }
 
 /* Rows `from` to `end` - 1. */
-static struct group *read_group(const char *queue, const PGresult *res, int from, int end)
+static struct work_group *read_group(const char *queue, const PGresult *res, int from, int end)
 {
-    struct group *g = mem_zalloc(sizeof *g);
+    struct work_group *g = mem_zalloc(sizeof *g);
     struct buf ids = {0}, work = {0};
     int64_t attempts = 0;
     list_init(&g->link);
@@ -106,9 +107,13 @@ static struct group *read_group(const char *queue, const PGresult *res, int from
     g->refuse = copy(value(res, from, COLUMN_REFUSE));
     g->fence = number(res, from, COLUMN_FENCE);
     g->n_request = (unsigned)(end - from);
-    for (int row = from; row < end; row++)
+    for (int row = from; row < end; row++) {
+        uint64_t timeout_ms = (uint64_t)number(res, row, COLUMN_TIMEOUT_MS);
+        if (timeout_ms > g->timeout_ms)
+            g->timeout_ms = timeout_ms;
         if (number(res, row, COLUMN_ATTEMPTS) > attempts)
             attempts = number(res, row, COLUMN_ATTEMPTS);
+    }
     put_head(&work, g, attempts + 1);
     buf_put_str(&work, ",\"requests\":");
     for (int row = from; row < end; row++) {

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct claim {
-    struct list groups; /* of struct group, by `link`: the caller's */
+    struct list groups; /* of struct work_group, by `link`: the caller's */
     size_t n_group;
     bool end;          /* nothing is due above the line */
     bool bundle;       /* nothing was taken, and a bundle is in the way: unfold it first */

@@ -335,16 +335,16 @@ static bool uninstall_steps(struct db *db)
         "  IF to_regproc('captures') IS NOT NULL THEN\n"
         "    FOR n IN SELECT no FROM captures() LOOP PERFORM uncapture(n); END LOOP;\n"
         "  END IF;\n"
-        "  FOR f IN SELECT p.oid::regprocedure FROM pg_proc p\n"
-        "    WHERE p.pronamespace = current_schema()::regnamespace ORDER BY p.proname <> 'list' LOOP\n"
+        "  FOR f IN SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace\n"
+        "    WHERE n.nspname = current_schema() ORDER BY p.proname <> 'list' LOOP\n"
         "    EXECUTE format('DROP FUNCTION %s', f);\n  END LOOP;\n"
         "  IF to_regclass('cell') IS NOT NULL THEN\n"
         "    FOR n IN SELECT no FROM cell LOOP EXECUTE format('DROP SEQUENCE attempt_%s', n); END LOOP;\n"
         "  END IF;\n"
         "  DROP VIEW IF EXISTS claimed;\n"
-        "  DROP TABLE IF EXISTS capture, guard, cell, bundle, request, queue, meta;\n"
+        "  DROP TABLE IF EXISTS capture, guard, cell, bundle, paused, once, request, queue, meta;\n"
         "  DROP DOMAIN IF EXISTS request_status, request_kind, request_entity;\n"
-        "  DROP SEQUENCE IF EXISTS fence;\n"
+        "  DROP SEQUENCE IF EXISTS fence, cell_no;\n"
         "END $$";
     struct buf path = {0}, drop = {0};
     int version = found_version(db);

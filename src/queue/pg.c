@@ -4,23 +4,38 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     PG_PREPARED_MAX = 16,
+    PG_PENDING_FIRST = 64,
     PG_BACKOFF_MS = 100,
     PG_BACKOFF_MAX_MS = 10000,
     PG_CONNECT_TIMEOUT_MS = 10000,
-    PG_MESSAGE_MAX = 512
+    PG_MESSAGE_MAX = 512,
+    PG_STATE_BYTES = 6
 };
 
+#define NO_ANSWER "no answer"
+
+const char pg_begin_sql[] = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+
 /* What the server owes us an answer for. */
-struct pending {
+struct pending_query {
     pg_result_fn *fn;
     void *arg;
-    bool is_sync;
+    PGresult *res;   /* its answer, until its batch is through */
+    bool is_sync;    /* the end of a batch */
+    bool whole;      /* of a sync: its batch is one transaction */
+    unsigned number; /* > 0: prepares the statement of that number */
+};
+
+struct prepared {
+    const char *sql; /* NULL: free */
+    unsigned number; /* of its name */
 };
 
 struct pg {
@@ -33,14 +48,25 @@ struct pg {
     int poll_fd;     /* of `poll`, and what it looks for */
     int poll_events;
     uv_poll_cb poll_cb;
-    uv_timer_t *timer; /* reconnect, time-out of a connect, or the end of a broken one */
-    bool up, closed, sticky;
+    uv_timer_t *timer;    /* reconnect, time-out of a connect, or the end of a broken one */
+    uv_timer_t *deadline; /* of the answer that is awaited */
+    unsigned answer_ms;
+    bool up, own, sticky;
+    bool refused;         /* the first statements failed: not a connection to work with */
+    bool whole;           /* the batch being sent began with pg_begin() */
     bool calling, doomed; /* inside a callback: pg_close() waits until it is over */
     unsigned failures;
-    struct pending pending[PG_PENDING_MAX]; /* a ring */
-    size_t first, count;
-    const char *prepared[PG_PREPARED_MAX];
-    size_t n_prepared;
+    struct pending_query *pending; /* a ring of `room` */
+    size_t room, first, count;
+    size_t at;     /* statements of the first batch that are answered */
+    bool answered; /* and the next one has its result, but not its end */
+    PGresult
+        *failed; /* how the commit at the end of the first batch failed; NULL: it did not */
+    uint64_t batches;
+    struct prepared prepared[PG_PREPARED_MAX];
+    unsigned last_number;
+    char words[PG_MESSAGE_MAX]; /* with which the server ended the connection */
+    char state[PG_STATE_BYTES];
 };
 
 static void connect_start(struct pg *pg);
@@ -65,38 +91,133 @@ static void on_reconnect(uv_timer_t *timer)
     connect_start(timer->data);
 }
 
+/* ---- what is awaited -----------------------------------------------------------------------
+ */
+
+static struct pending_query *entry(struct pg *pg, size_t i)
+{
+    return &pg->pending[(pg->first + i) % pg->room];
+}
+
+static struct pending_query take_first(struct pg *pg)
+{
+    struct pending_query p = *entry(pg, 0);
+    pg->first = (pg->first + 1) % pg->room;
+    pg->count--;
+    return p;
+}
+
+static void push_pending(struct pg *pg, struct pending_query p)
+{
+    BELAY_CHECK(pg->count < PG_PENDING_MAX);
+    if (pg->count == pg->room) {
+        size_t room = pg->room ? 2 * pg->room : PG_PENDING_FIRST;
+        struct pending_query *more = mem_alloc(room * sizeof *more);
+        for (size_t i = 0; i < pg->count; i++)
+            more[i] = *entry(pg, i);
+        free(pg->pending);
+        pg->pending = more;
+        pg->room = room;
+        pg->first = 0;
+    }
+    pg->count++;
+    *entry(pg, pg->count - 1) = p;
+}
+
+/* Forgets everything that is awaited; tells those who wait, unless they do not want to know. */
+static void drop_pending(struct pg *pg)
+{
+    while (pg->count > 0) {
+        struct pending_query p = take_first(pg);
+        PQclear(p.res);
+        if (p.fn && !pg->doomed)
+            p.fn(p.arg, NULL);
+    }
+    PQclear(pg->failed);
+    pg->failed = NULL;
+    pg->at = 0;
+    pg->answered = pg->whole = false;
+    (void)uv_timer_stop(pg->deadline);
+}
+
+static bool transient_state(const char *state)
+{
+    static const char *const classes[] = {"08", "40", "53", "55", "57"};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (strncmp(state, classes[i], 2) == 0)
+            return true;
+    return false;
+}
+
+/* Could not connect, with this message. Without a word of the server's only what a server that
+ * is away or not there yet looks like is worth waiting for. libpq speaks English in a program
+ * that does not set a locale. */
+static bool is_hopeless(const char *state, const char *why)
+{
+    static const char *const away[] = {"connection to server", "could not connect", NO_ANSWER};
+    if (state[0])
+        return !transient_state(state);
+    if (strstr(why, "No such file or directory") || strstr(why, "fe_sendauth"))
+        return true;
+    for (size_t i = 0; i < sizeof away / sizeof *away; i++)
+        if (strncmp(why, away[i], strlen(away[i])) == 0)
+            return false;
+    return strstr(why, "Temporary failure") == NULL; /* of a name server */
+}
+
+/* Finds "FATAL:  57P03: words" in the message of a failed connect and keeps state and words. */
+static void find_state(struct pg *pg, const char *why)
+{
+    for (const char *p = strstr(why, ":  "); p; p = strstr(p + 1, ":  ")) {
+        size_t n = 0;
+        while (isdigit((unsigned char)p[3 + n]) || isupper((unsigned char)p[3 + n]))
+            n++;
+        if (n == PG_STATE_BYTES - 1 && p[3 + n] == ':') {
+            memcpy(pg->state, p + 3, n);
+            return;
+        }
+    }
+}
+
+static void make_message(char *message, const char *words, const char *why)
+{
+    (void)snprintf(message, PG_MESSAGE_MAX, "%s", words[0] ? words : why);
+    char *more = strstr(message, "\nLOCATION:");
+    if (more)
+        *more = '\0';
+    for (char *p = message; *p; p++)
+        if (*p == '\n')
+            *p = ' ';
+}
+
+uint64_t pg_backoff_ms(unsigned failures)
+{
+    uint64_t ms = (uint64_t)PG_BACKOFF_MS << (failures < 7 ? failures : 7);
+    if (ms > PG_BACKOFF_MAX_MS)
+        ms = PG_BACKOFF_MAX_MS;
+    return ms / 2 + (uint64_t)random() % (ms / 2 + 1);
+}
+
 /* Everything unanswered fails, in order; then the owner hears of it; then we try again later.
  */
 static void lose(struct pg *pg, const char *why)
 {
     char message[PG_MESSAGE_MAX];
-    (void)snprintf(message, sizeof message, "%s", why);
-    for (char *p = message; *p; p++)
-        if (*p == '\n')
-            *p = ' ';
+    bool was_up = pg->up;
+    if (!was_up && !pg->state[0])
+        find_state(pg, why);
+    make_message(message, pg->words, why);
+    bool hopeless = !was_up && is_hopeless(pg->state, message);
     drop_poll(pg);
     PQfinish(pg->conn);
     pg->conn = NULL;
-    pg->up = false;
-    pg->n_prepared = 0;
-    while (pg->count > 0 && !pg->doomed) {
-        struct pending p = pg->pending[pg->first];
-        pg->first = (pg->first + 1) % PG_PENDING_MAX;
-        pg->count--;
-        if (p.fn)
-            p.fn(p.arg, NULL);
-    }
-    pg->count = 0;
+    pg->up = pg->own = false;
+    memset(pg->prepared, 0, sizeof pg->prepared);
+    drop_pending(pg);
     if (pg->doomed)
         return;
-    unsigned shift = pg->failures < 7 ? pg->failures : 7;
-    uint64_t ms = (uint64_t)PG_BACKOFF_MS << shift;
-    if (ms > PG_BACKOFF_MAX_MS)
-        ms = PG_BACKOFF_MAX_MS;
-    ms = ms / 2 + (uint64_t)random() % (ms / 2 + 1);
-    pg->failures++;
-    (void)uv_timer_start(pg->timer, on_reconnect, ms, 0);
-    pg->events.down(pg->arg, message);
+    (void)uv_timer_start(pg->timer, on_reconnect, pg_backoff_ms(pg->failures++), 0);
+    pg->events.down(pg->arg, message, hopeless);
 }
 
 /* Callbacks may close the connection they came from: the end waits for the outermost caller. */
@@ -112,46 +233,133 @@ static void leave(struct pg *pg)
         pg_close(pg);
 }
 
-static void on_notice(void *arg, const char *message)
+/* ---- answers -------------------------------------------------------------------------------
+ */
+
+/* What the server says before it ends a connection is worth more than that it was ended. */
+static void note_words(struct pg *pg, const PGresult *res)
 {
-    (void)arg;
-    size_t n = strcspn(message, "\n");
-    log_debug("queue.notice", "%.*s", (int)n, message);
+    const char *severity = PQresultErrorField(res, PG_DIAG_SEVERITY_NONLOCALIZED);
+    if (!severity || (strcmp(severity, "FATAL") != 0 && strcmp(severity, "PANIC") != 0))
+        return;
+    (void)snprintf(pg->words, sizeof pg->words, "%s", pg_message(res));
+    (void)snprintf(pg->state, sizeof pg->state, "%s", pg_state(res));
+}
+
+static void on_notice(void *arg, const PGresult *res)
+{
+    note_words(arg, res);
+    log_debug("queue.notice", "%s", pg_message(res));
 }
 
 static void take_notifications(struct pg *pg)
 {
     PGnotify *n;
     while (!pg->doomed && pg->conn && (n = PQnotifies(pg->conn)) != NULL) {
-        pg->events.notify(pg->arg, n->relname, n->extra);
+        if (pg->events.notify)
+            pg->events.notify(pg->arg, n->relname, n->extra);
         PQfreemem(n);
     }
 }
 
-/* Hands out every answer that has come in full. */
-static void take_results(struct pg *pg)
+static void forget_prepared(struct pg *pg, unsigned number)
 {
-    while (pg->count > 0 && !pg->doomed && pg->conn && !PQisBusy(pg->conn)) {
-        PGresult *res = PQgetResult(pg->conn);
-        struct pending *p = &pg->pending[pg->first];
-        if (!res ||
-            PQstatus(pg->conn) == CONNECTION_BAD) { /* an error of the connection's own */
-            PQclear(res);
-            return;
+    for (size_t i = 0; i < PG_PREPARED_MAX; i++)
+        if (pg->prepared[i].number == number)
+            pg->prepared[i] = (struct prepared){0};
+}
+
+/* The first batch is through: its answers go out. A transaction that failed anywhere failed for
+ * all of its statements. */
+static void deliver(struct pg *pg)
+{
+    size_t n = pg->at;
+    PGresult *failed = pg->failed;
+    pg->failed = NULL;
+    pg->at = 0;
+    for (size_t i = 0; entry(pg, n)->whole && !failed && i < n; i++)
+        if (!pg_ok(entry(pg, i)->res)) {
+            failed = entry(pg, i)->res;
+            entry(pg, i)->res = NULL;
         }
-        bool sync = PQresultStatus(res) == PGRES_PIPELINE_SYNC;
-        BELAY_CHECK(sync == p->is_sync);
-        struct pending done = *p;
-        pg->first = (pg->first + 1) % PG_PENDING_MAX;
-        pg->count--;
-        if (!sync) {
-            PGresult *end = PQgetResult(pg->conn); /* NULL: each statement has one result */
-            BELAY_CHECK(end == NULL);
-        }
-        if (done.fn)
-            done.fn(done.arg, res);
-        PQclear(res);
+    for (size_t i = 0; i <= n; i++) {
+        struct pending_query p = take_first(pg);
+        bool good = pg_ok(p.res) && !failed;
+        if (p.number && !pg_ok(p.res))
+            forget_prepared(pg, p.number);
+        if (p.fn && !pg->doomed)
+            p.fn(p.arg, good || (p.res && !pg_ok(p.res)) ? p.res : failed);
+        PQclear(p.res);
     }
+    PQclear(failed);
+}
+
+/* One result, the owner's from now on. False: it does not belong here. */
+static bool take_result(struct pg *pg, PGresult *res)
+{
+    ExecStatusType status = PQresultStatus(res);
+    struct pending_query *p = entry(pg, pg->at);
+    note_words(pg, res);
+    if (status == PGRES_PIPELINE_SYNC) {
+        PQclear(res);
+        if (!p->is_sync)
+            return false;
+        pg->answered = false;
+        deliver(pg);
+        if (pg->count == 0)
+            (void)uv_timer_stop(pg->deadline);
+        return true;
+    }
+    bool failed = status == PGRES_FATAL_ERROR || status == PGRES_PIPELINE_ABORTED;
+    PGresult **where = p->is_sync ? &pg->failed : &p->res;
+    if (*where || (p->is_sync ? !failed : !failed && !pg_ok(res))) {
+        PQclear(res);
+        return false;
+    }
+    *where = res;
+    pg->answered = true;
+    return true;
+}
+
+/* Hands out every answer that has come in full. False: the server does not keep to the
+ * protocol. */
+static bool take_results(struct pg *pg)
+{
+    while (pg->count > 0 && !pg->doomed && !PQisBusy(pg->conn)) {
+        PGresult *res = PQgetResult(pg->conn);
+        if (PQstatus(pg->conn) == CONNECTION_BAD) { /* an error of the connection's own */
+            if (res)
+                note_words(pg, res);
+            PQclear(res);
+            return true;
+        }
+        if (res) {
+            if (!take_result(pg, res))
+                return false;
+        } else if (!pg->answered) {
+            return true; /* nothing more has come */
+        } else {
+            pg->answered = false; /* the end of a statement's answer */
+            if (!entry(pg, pg->at)->is_sync)
+                pg->at++;
+        }
+    }
+    return true;
+}
+
+static void take_input(struct pg *pg)
+{
+    (void)PQconsumeInput(pg->conn); /* a failure shows in PQstatus() */
+    bool good = take_results(pg);
+    take_notifications(pg);
+    if (pg->doomed || !pg->conn)
+        return;
+    if (!good)
+        lose(pg, "the server sent an answer that fits no statement");
+    else if (pg->refused)
+        lose(pg, pg->words);
+    else if (PQstatus(pg->conn) == CONNECTION_BAD)
+        lose(pg, PQerrorMessage(pg->conn));
 }
 
 static void on_io(uv_poll_t *poll, int status, int events)
@@ -160,15 +368,28 @@ static void on_io(uv_poll_t *poll, int status, int events)
     enter(pg);
     if (status < 0)
         pg->poll_events = 0; /* libuv has stopped to watch: watch() must begin again */
-    if (status < 0 || (events & UV_READABLE))
-        (void)PQconsumeInput(pg->conn); /* a failure shows in PQstatus() */
-    take_results(pg);
-    take_notifications(pg);
-    if (pg->conn && !pg->doomed) {
-        if (PQstatus(pg->conn) == CONNECTION_BAD)
-            lose(pg, PQerrorMessage(pg->conn));
-        else
-            watch(pg, UV_READABLE | (PQflush(pg->conn) == 1 ? UV_WRITABLE : 0));
+    if (status < 0 || (events & UV_READABLE)) {
+        if (pg->count > 0)
+            (void)uv_timer_again(pg->deadline); /* something comes: it is alive */
+        take_input(pg);
+    }
+    if (pg->conn && !pg->doomed)
+        watch(pg, UV_READABLE | (PQflush(pg->conn) == 1 ? UV_WRITABLE : 0));
+    leave(pg);
+}
+
+/* What has come meanwhile counts: this process may have been stopped for a while. */
+static void on_deadline(uv_timer_t *timer)
+{
+    struct pg *pg = timer->data;
+    size_t awaited = pg->count;
+    uint64_t batches = pg->batches;
+    char why[64];
+    enter(pg);
+    take_input(pg);
+    if (pg->conn && !pg->doomed && pg->count == awaited && pg->batches == batches) {
+        (void)snprintf(why, sizeof why, NO_ANSWER " for %u ms", pg->answer_ms);
+        lose(pg, why);
     }
     leave(pg);
 }
@@ -181,12 +402,18 @@ static void on_broken(uv_timer_t *timer)
     leave(pg);
 }
 
+/* Found while sending, and callbacks never come from pg_send(). */
+static void break_soon(struct pg *pg)
+{
+    drop_poll(pg);
+    (void)uv_timer_start(pg->timer, on_broken, 0, 0);
+}
+
 static void watch_with(struct pg *pg, int events, uv_poll_cb cb)
 {
     int fd = PQsocket(pg->conn);
-    if (fd < 0) { /* found broken while sending; callbacks never come from pg_send() */
-        drop_poll(pg);
-        (void)uv_timer_start(pg->timer, on_broken, 0, 0);
+    if (fd < 0) {
+        break_soon(pg);
         return;
     }
     if (pg->poll && pg->poll_fd != fd) /* libpq tried another address */
@@ -211,6 +438,162 @@ static void watch(struct pg *pg, int events)
     watch_with(pg, events, on_io);
 }
 
+/* ---- sending -------------------------------------------------------------------------------
+ */
+
+/* The number of `sql` among the prepared statements; prepares it first if there is room, else
+ * 0. */
+static unsigned prepared_number(struct pg *pg, const char *sql)
+{
+    size_t free_place = PG_PREPARED_MAX;
+    for (size_t i = 0; i < PG_PREPARED_MAX; i++) {
+        if (pg->prepared[i].sql == sql)
+            return pg->prepared[i].number;
+        if (!pg->prepared[i].sql && free_place == PG_PREPARED_MAX)
+            free_place = i;
+    }
+    if (free_place == PG_PREPARED_MAX)
+        return 0;
+    char name[16];
+    unsigned number = ++pg->last_number;
+    (void)snprintf(name, sizeof name, "s%u", number);
+    if (PQsendPrepare(pg->conn, name, sql, 0, NULL) == 0)
+        return 0;
+    push_pending(pg, (struct pending_query){.number = number});
+    pg->prepared[free_place] = (struct prepared){sql, number};
+    return number;
+}
+
+static void send_statement(struct pg *pg, const char *sql, int n, const char *const *params,
+                           struct pending_query p)
+{
+    unsigned number = pg->sticky ? prepared_number(pg, sql) : 0;
+    int sent;
+    if (number > 0) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "s%u", number);
+        sent = PQsendQueryPrepared(pg->conn, name, n, params, NULL, NULL, 0);
+    } else {
+        sent = PQsendQueryParams(pg->conn, sql, n, NULL, params, NULL, NULL, 0);
+    }
+    push_pending(pg, p);
+    if (sent == 0)
+        break_soon(pg);
+}
+
+static void send_sync(struct pg *pg)
+{
+    bool sent = PQpipelineSync(pg->conn) == 1;
+    if (!uv_is_active((uv_handle_t *)pg->deadline))
+        (void)uv_timer_start(pg->deadline, on_deadline, pg->answer_ms, pg->answer_ms);
+    push_pending(pg, (struct pending_query){.is_sync = true, .whole = pg->whole});
+    pg->whole = false;
+    pg->batches++;
+    int more = PQflush(pg->conn);
+    if (!sent || more < 0)
+        break_soon(pg);
+    else
+        watch(pg, UV_READABLE | (more == 1 ? UV_WRITABLE : 0));
+}
+
+void pg_send(struct pg *pg, const char *sql, int n, const char *const *params, pg_result_fn *fn,
+             void *arg)
+{
+    BELAY_CHECK(pg_is_up(pg));
+    BELAY_CHECK(n <= PG_PARAMS_MAX);
+    send_statement(pg, sql, n, params, (struct pending_query){.fn = fn, .arg = arg});
+}
+
+void pg_sync(struct pg *pg)
+{
+    BELAY_CHECK(pg_is_up(pg));
+    send_sync(pg);
+}
+
+void pg_begin(struct pg *pg)
+{
+    pg->whole = true;
+    if (!pg->own)
+        pg_send(pg, pg_begin_sql, 0, NULL, NULL, NULL);
+}
+
+void pg_commit(struct pg *pg)
+{
+    if (!pg->own)
+        pg_send(pg, "COMMIT", 0, NULL, NULL, NULL);
+    pg_sync(pg);
+}
+
+/* ---- connecting ----------------------------------------------------------------------------
+ */
+
+static const char settings_sql[] =
+    "SELECT set_config(s.name, s.value, false) FROM (VALUES"
+    " ('default_transaction_isolation', 'read committed'),"
+    " ('default_transaction_read_only', 'off'),"
+    " ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'),"
+    " ('lock_timeout', '0'), ('statement_timeout', $1),"
+    " ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'),"
+    " ('tcp_keepalives_count', '3')) s (name, value)"
+    " JOIN pg_settings g ON g.name = s.name";
+
+static void good(struct pg *pg)
+{
+    pg->up = true;
+    pg->failures = 0;
+    pg->events.up(pg->arg);
+}
+
+static void refuse(struct pg *pg, const PGresult *res)
+{
+    if (!res)
+        return; /* it is lost already */
+    pg->refused = true;
+    (void)snprintf(pg->words, sizeof pg->words, "%s", pg_message(res));
+    (void)snprintf(pg->state, sizeof pg->state, "%s", pg_state(res));
+}
+
+static void on_settings(void *arg, const PGresult *res)
+{
+    struct pg *pg = arg;
+    if (pg_ok(res))
+        good(pg);
+    else
+        refuse(pg, res);
+}
+
+/* The server works for us: in a session of our own what we rely on is set, whatever the
+ * database's defaults are. The server ends a statement a little before we give it up. */
+static void on_check(void *arg, const PGresult *res)
+{
+    struct pg *pg = arg;
+    char ms[16];
+    if (!pg_ok(res)) {
+        refuse(pg, res);
+        return;
+    }
+    pg->own = strtol(pg_first(res), NULL, 10) == PQbackendPID(pg->conn);
+    if (!pg->own) {
+        good(pg);
+        return;
+    }
+    (void)snprintf(ms, sizeof ms, "%u", pg->answer_ms - pg->answer_ms / 5);
+    const char *p[] = {ms};
+    send_statement(pg, settings_sql, 1, p,
+                   (struct pending_query){.fn = on_settings, .arg = pg});
+    send_sync(pg);
+}
+
+static void connected(struct pg *pg)
+{
+    (void)uv_timer_stop(pg->timer);
+    (void)PQsetnonblocking(pg->conn, 1);
+    (void)PQenterPipelineMode(pg->conn);
+    send_statement(pg, "SELECT pg_backend_pid()", 0, NULL,
+                   (struct pending_query){.fn = on_check, .arg = pg});
+    send_sync(pg);
+}
+
 static void on_connect_io(uv_poll_t *poll, int status, int events)
 {
     (void)events;
@@ -226,14 +609,7 @@ static void on_connect_io(uv_poll_t *poll, int status, int events)
         watch_with(pg, UV_WRITABLE, on_connect_io);
         break;
     case PGRES_POLLING_OK:
-        (void)uv_timer_stop(pg->timer);
-        (void)PQsetnonblocking(pg->conn, 1);
-        (void)PQenterPipelineMode(pg->conn);
-        (void)PQsetNoticeProcessor(pg->conn, on_notice, NULL);
-        pg->up = true;
-        pg->failures = 0;
-        watch(pg, UV_READABLE);
-        pg->events.up(pg->arg);
+        connected(pg);
         break;
     case PGRES_POLLING_FAILED:
     case PGRES_POLLING_ACTIVE:
@@ -247,24 +623,39 @@ static void on_connect_timeout(uv_timer_t *timer)
 {
     struct pg *pg = timer->data;
     enter(pg);
-    lose(pg, "no answer while connecting");
+    lose(pg, NO_ANSWER " while connecting");
     leave(pg);
 }
 
 static void connect_start(struct pg *pg)
 {
-    const char *keys[] = {"dbname", "fallback_application_name", "client_encoding", NULL};
-    const char *values[] = {pg->url, pg->name, "UTF8", NULL};
+    /* The URL may say otherwise about what stands before it. */
+    const char *keys[] = {
+        "keepalives_idle", "keepalives_interval",       "keepalives_count", "tcp_user_timeout",
+        "dbname",          "fallback_application_name", "client_encoding",  NULL};
+    const char *values[] = {"10", "5", "3", "25000", pg->url, pg->name, "UTF8", NULL};
     enter(pg);
+    pg->words[0] = pg->state[0] = '\0';
+    pg->refused = false;
     pg->conn = PQconnectStartParams(keys, values, 1);
     BELAY_CHECK(pg->conn != NULL);
     if (PQstatus(pg->conn) == CONNECTION_BAD) {
         lose(pg, PQerrorMessage(pg->conn));
     } else {
+        (void)PQsetNoticeReceiver(pg->conn, on_notice, pg);
+        (void)PQsetErrorVerbosity(pg->conn, PQERRORS_VERBOSE); /* so that SQLSTATE is told */
         (void)uv_timer_start(pg->timer, on_connect_timeout, PG_CONNECT_TIMEOUT_MS, 0);
         watch_with(pg, UV_WRITABLE, on_connect_io);
     }
     leave(pg);
+}
+
+static uv_timer_t *open_timer(struct pg *pg)
+{
+    uv_timer_t *timer = mem_zalloc(sizeof *timer);
+    (void)uv_timer_init(pg->loop, timer);
+    timer->data = pg;
+    return timer;
 }
 
 struct pg *pg_open(uv_loop_t *loop, const char *url, const char *name,
@@ -276,9 +667,9 @@ struct pg *pg_open(uv_loop_t *loop, const char *url, const char *name,
     pg->name = mem_dup(name, strlen(name));
     pg->events = *events;
     pg->arg = arg;
-    pg->timer = mem_zalloc(sizeof *pg->timer);
-    (void)uv_timer_init(loop, pg->timer);
-    pg->timer->data = pg;
+    pg->answer_ms = PG_ANSWER_MS;
+    pg->timer = open_timer(pg);
+    pg->deadline = open_timer(pg);
     (void)uv_timer_start(pg->timer, on_reconnect, 0,
                          0); /* callbacks never come from pg_open() */
     return pg;
@@ -288,17 +679,23 @@ void pg_close(struct pg *pg)
 {
     if (!pg)
         return;
-    if (pg->calling) {
-        pg->doomed = true;
+    pg->doomed = true;
+    if (pg->calling)
         return;
-    }
     drop_poll(pg);
+    drop_pending(pg);
     PQfinish(pg->conn);
-    (void)uv_timer_stop(pg->timer);
     uv_close((uv_handle_t *)pg->timer, on_handle_closed);
+    uv_close((uv_handle_t *)pg->deadline, on_handle_closed);
+    free(pg->pending);
     free(pg->url);
     free(pg->name);
     free(pg);
+}
+
+void pg_set_answer_ms(struct pg *pg, unsigned ms)
+{
+    pg->answer_ms = ms;
 }
 
 void pg_set_sticky(struct pg *pg, bool sticky)
@@ -311,60 +708,13 @@ bool pg_is_up(const struct pg *pg)
     return pg->up && !pg->doomed;
 }
 
-static void push_pending(struct pg *pg, struct pending p)
+bool pg_is_own(const struct pg *pg)
 {
-    BELAY_CHECK(pg->count < PG_PENDING_MAX);
-    pg->pending[(pg->first + pg->count) % PG_PENDING_MAX] = p;
-    pg->count++;
+    return pg->own;
 }
 
-/* The place of `sql` among the prepared statements; prepares it first if there is room, else
- * -1. */
-static int prepared_index(struct pg *pg, const char *sql)
-{
-    for (size_t i = 0; i < pg->n_prepared; i++)
-        if (pg->prepared[i] == sql)
-            return (int)i;
-    if (pg->n_prepared == PG_PREPARED_MAX)
-        return -1;
-    char name[16];
-    (void)snprintf(name, sizeof name, "s%zu", pg->n_prepared);
-    if (PQsendPrepare(pg->conn, name, sql, 0, NULL) == 0)
-        return -1;
-    push_pending(pg, (struct pending){0});
-    pg->prepared[pg->n_prepared] = sql;
-    return (int)pg->n_prepared++;
-}
-
-/* A send that fails shows again as a broken connection when we read, so it is not handled here.
+/* ---- results -------------------------------------------------------------------------------
  */
-void pg_send(struct pg *pg, const char *sql, int n, const char *const *params, pg_result_fn *fn,
-             void *arg)
-{
-    BELAY_CHECK(pg_is_up(pg));
-    BELAY_CHECK(n <= PG_PARAMS_MAX);
-    int at = pg->sticky ? prepared_index(pg, sql) : -1;
-    int sent;
-    if (at >= 0) {
-        char name[16];
-        (void)snprintf(name, sizeof name, "s%d", at);
-        sent = PQsendQueryPrepared(pg->conn, name, n, params, NULL, NULL, 0);
-    } else {
-        sent = PQsendQueryParams(pg->conn, sql, n, NULL, params, NULL, NULL, 0);
-    }
-    if (sent == 0)
-        log_debug("queue.send_failed", "error=%s",
-                  log_bytes(slice_str(PQerrorMessage(pg->conn))));
-    push_pending(pg, (struct pending){fn, arg, false});
-}
-
-void pg_sync(struct pg *pg)
-{
-    BELAY_CHECK(pg_is_up(pg));
-    (void)PQpipelineSync(pg->conn);
-    push_pending(pg, (struct pending){.is_sync = true});
-    watch(pg, UV_READABLE | (PQflush(pg->conn) == 1 ? UV_WRITABLE : 0));
-}
 
 bool pg_ok(const PGresult *res)
 {
@@ -384,4 +734,15 @@ const char *pg_message(const PGresult *res)
     if (text)
         return text;
     return res ? "the batch was given up" : "the connection was lost";
+}
+
+bool pg_is_transient(const PGresult *res)
+{
+    return !res || PQresultStatus(res) == PGRES_PIPELINE_ABORTED ||
+           transient_state(pg_state(res));
+}
+
+const char *pg_first(const PGresult *res)
+{
+    return PQntuples(res) > 0 && PQnfields(res) > 0 ? PQgetvalue(res, 0, 0) : "";
 }

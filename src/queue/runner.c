@@ -16,6 +16,8 @@ enum {
     EXIT_AGAIN = 75, /* EX_TEMPFAIL of sysexits.h */
     CLOSE_GRACE_MS = 5000,
     REPLY_LINE_MAX = 1 << 20,
+    QUICK_MS = 2, /* a command that answers in this time may have more lines ahead */
+    SLOW_MS = 10, /* and in this one no line but its own */
     VARIABLES = 6 /* BELAY_* of a command */
 };
 
@@ -30,14 +32,19 @@ struct runner {
     struct buf output;   /* stdout so far, or the part of a line */
     bool overflow;       /* it was more than we keep */
     bool timed_out;
+    bool dropped; /* killed because of a group that is lost: no attempt of the others */
     bool closing;
+    size_t window;     /* persistent: groups that may be given to the child at a time */
+    uint64_t since_ms; /* when the first one became the first */
     uv_timer_t *timer;
     uv_work_t job; /* function only */
-    struct belay_queue_result result;
     enum belay_queue_verdict answer;
+    struct buf fn_outcome,
+        fn_error; /* copies: the function's texts end with its thread's turn */
+    bool has_outcome, has_error;
 };
 
-void group_free(struct group *g)
+void group_free(struct work_group *g)
 {
     if (!g)
         return;
@@ -61,6 +68,8 @@ static void release(struct runner *r)
     uv_close((uv_handle_t *)r->timer, on_timer_closed);
     buf_done(&r->input);
     buf_done(&r->output);
+    buf_done(&r->fn_outcome);
+    buf_done(&r->fn_error);
     free(r);
 }
 
@@ -71,21 +80,43 @@ static void on_timeout(uv_timer_t *timer)
     child_kill(r->child);
 }
 
+/* Of the group that is worked on: what it asks for, else what the worker says; 0: none. */
+static uint64_t timeout_of(const struct runner *r)
+{
+    uint64_t own = list_empty(&r->groups)
+                       ? 0
+                       : list_item(r->groups.next, struct work_group, link)->timeout_ms;
+    return own > 0 ? own : r->o->timeout_ms;
+}
+
 static void arm_timeout(struct runner *r)
 {
-    if (r->o->timeout_ms > 0 && r->child && !list_empty(&r->groups))
-        (void)uv_timer_start(r->timer, on_timeout, r->o->timeout_ms, 0);
+    if (timeout_of(r) > 0 && r->child && !list_empty(&r->groups))
+        (void)uv_timer_start(r->timer, on_timeout, timeout_of(r), 0);
     else
         (void)uv_timer_stop(r->timer);
+}
+
+/* Lines ahead save round trips where answers come quickly. Behind a slow group nothing may wait
+ * in the pipe: its claim could be lost meanwhile, and a line cannot be taken back. */
+static void measure(struct runner *r)
+{
+    uint64_t now = uv_now(r->o->loop), took = now - r->since_ms;
+    if (took <= QUICK_MS)
+        r->window *= r->window < RUNNER_WINDOW_MAX ? 2 : 1;
+    else if (took > SLOW_MS)
+        r->window = 1;
+    r->since_ms = now;
 }
 
 /* Hands the oldest group back. The owner may start the next one from inside the call. */
 static void settle_first(struct runner *r, const struct verdict *v)
 {
     BELAY_CHECK(!list_empty(&r->groups));
-    struct group *g = list_item(r->groups.next, struct group, link);
+    struct work_group *g = list_item(r->groups.next, struct work_group, link);
     list_remove(&g->link);
     r->load--;
+    measure(r);
     arm_timeout(r);
     r->done(r->arg, g, v);
 }
@@ -96,7 +127,7 @@ static void settle_first(struct runner *r, const struct verdict *v)
 static void describe_end(struct buf *out, struct runner *r, int status, struct slice errors)
 {
     if (r->timed_out)
-        buf_printf(out, "timed out after %" PRIu64 " ms", r->o->timeout_ms);
+        buf_printf(out, "timed out after %" PRIu64 " ms", timeout_of(r));
     else if (WIFSIGNALED(status))
         buf_printf(out, "killed by signal %d (%s)", WTERMSIG(status),
                    strsignal(WTERMSIG(status)));
@@ -126,7 +157,7 @@ static void command_ended(struct runner *r, int status, struct slice errors)
         describe_end(&why, r, status, errors);
         v.error = buf_slice(&why);
     }
-    r->timed_out = false;
+    r->timed_out = r->dropped = false;
     settle_first(r, &v);
     buf_done(&outcome);
     buf_done(&why);
@@ -138,10 +169,12 @@ static void persistent_ended(struct runner *r, int status, struct slice errors)
     struct buf why = {0};
     buf_put_str(&why, "the command ended before it answered: ");
     describe_end(&why, r, status, errors);
-    r->timed_out = false;
+    size_t begun = r->dropped ? 0 : 1;
+    r->timed_out = r->dropped = false;
+    r->window = 1;
     size_t n = r->load; /* what the owner starts meanwhile belongs to the next process */
     for (size_t i = 0; i < n; i++) {
-        struct verdict v = {.kind = i == 0 ? VERDICT_RETRY : VERDICT_UNTOUCHED,
+        struct verdict v = {.kind = i < begun ? VERDICT_RETRY : VERDICT_UNTOUCHED,
                             .error = buf_slice(&why)};
         settle_first(r, &v);
     }
@@ -243,8 +276,23 @@ static void put_ids(struct buf *out, const char *ids)
         buf_put(out, ids + 1, n - 2);
 }
 
-/* Our environment with BELAY_* of the group in front, where getenv() finds them first. */
-static char **command_env(const struct group *g, struct buf vars[VARIABLES])
+static const char *const variables[VARIABLES] = {"BELAY_QUEUE", "BELAY_ENTITY",
+                                                 "BELAY_KIND",  "BELAY_PROCESS",
+                                                 "BELAY_FENCE", "BELAY_REQUESTS"};
+
+/* A variable of a group: another one's, of a worker or a lock around us, would mislead. */
+static bool is_ours(const char *text)
+{
+    for (size_t i = 0; i < VARIABLES; i++) {
+        size_t n = strlen(variables[i]);
+        if (strncmp(text, variables[i], n) == 0 && text[n] == '=')
+            return true;
+    }
+    return false;
+}
+
+/* Our environment with BELAY_* of the group instead of what there was; without a group none. */
+static char **command_env(const struct work_group *g, struct buf vars[VARIABLES])
 {
     size_t inherited = 0;
     while (environ[inherited])
@@ -252,12 +300,13 @@ static char **command_env(const struct group *g, struct buf vars[VARIABLES])
     char **env = mem_alloc((inherited + VARIABLES + 1) * sizeof *env);
     size_t n = 0;
     if (g) {
-        buf_printf(&vars[0], "BELAY_QUEUE=%s", g->queue);
-        buf_printf(&vars[1], "BELAY_ENTITY=%s", g->entity);
-        buf_printf(&vars[2], "BELAY_KIND=%s", g->kind);
-        buf_printf(&vars[3], "BELAY_PROCESS=%s", g->process);
-        buf_printf(&vars[4], "BELAY_FENCE=%" PRId64, g->fence);
-        buf_put_str(&vars[5], "BELAY_REQUESTS=");
+        for (size_t i = 0; i < VARIABLES; i++)
+            buf_printf(&vars[i], "%s=", variables[i]);
+        buf_put_str(&vars[0], g->queue);
+        buf_put_str(&vars[1], g->entity);
+        buf_put_str(&vars[2], g->kind);
+        buf_put_str(&vars[3], g->process);
+        buf_put_i64(&vars[4], g->fence);
         put_ids(&vars[5], g->ids);
         for (; n < VARIABLES; n++) {
             (void)buf_cstr(&vars[n]);
@@ -265,12 +314,13 @@ static char **command_env(const struct group *g, struct buf vars[VARIABLES])
         }
     }
     for (size_t i = 0; i < inherited; i++)
-        env[n++] = environ[i];
+        if (!is_ours(environ[i]))
+            env[n++] = environ[i];
     env[n] = NULL;
     return env;
 }
 
-static bool start_child(struct runner *r, const struct group *g)
+static bool start_child(struct runner *r, const struct work_group *g)
 {
     static const struct child_events events = {on_output, on_ended};
     struct buf vars[VARIABLES] = {0};
@@ -287,40 +337,49 @@ static bool start_child(struct runner *r, const struct group *g)
     return r->child != NULL;
 }
 
+/* A text of the result, or NULL, as far as it is kept. */
+static bool copy_text(struct buf *out, const char *text)
+{
+    buf_clear(out);
+    if (text)
+        text_put_clean(out, slice_of(text, strnlen(text, QUEUE_OUTCOME_MAX)));
+    return text != NULL;
+}
+
+/* On a thread. The texts are the function's own: what it does next on this thread, for another
+ * group, may change them. */
 static void on_function(uv_work_t *job)
 {
     struct runner *r = job->data;
-    struct group *g = list_item(r->groups.next, struct group, link);
+    struct work_group *g = list_item(r->groups.next, struct work_group, link);
     struct belay_queue_group lent = {g->queue,   g->entity,          g->kind,
                                      g->process, (uint64_t)g->fence, g->work};
-    r->result = (struct belay_queue_result){0};
-    r->answer = r->o->fn(r->o->fn_arg, &lent, &r->result);
+    struct belay_queue_result result = {0};
+    r->answer = r->o->fn(r->o->fn_arg, &lent, &result);
+    r->has_outcome = copy_text(&r->fn_outcome, result.outcome);
+    r->has_error = copy_text(&r->fn_error, result.error);
 }
 
 static void on_function_done(uv_work_t *job, int status)
 {
     BELAY_CHECK(status == 0);
     struct runner *r = job->data;
-    struct buf outcome = {0}, error = {0};
+    struct buf outcome = r->fn_outcome,
+               error = r->fn_error; /* the next job may begin in here */
     struct verdict v = {.kind = r->answer == BELAY_QUEUE_COMPLETE ? VERDICT_COMPLETE
                                 : r->answer == BELAY_QUEUE_RETRY  ? VERDICT_RETRY
                                                                   : VERDICT_ERROR};
-    if (r->result.outcome) {
-        text_put_clean(&outcome, slice_of(r->result.outcome,
-                                          strnlen(r->result.outcome, QUEUE_OUTCOME_MAX)));
+    if (r->has_outcome)
         v.outcome = buf_slice(&outcome);
-    }
-    if (r->result.error) {
-        text_put_clean(&error,
-                       slice_of(r->result.error, strnlen(r->result.error, QUEUE_OUTCOME_MAX)));
+    if (r->has_error)
         v.error = buf_slice(&error);
-    }
+    r->fn_outcome = r->fn_error = (struct buf){0};
     settle_first(r, &v);
     buf_done(&outcome);
     buf_done(&error);
 }
 
-bool runner_start(struct runner *r, struct group *g)
+bool runner_start(struct runner *r, struct work_group *g)
 {
     BELAY_CHECK(r->o->persistent || r->load == 0);
     if (!r->o->argv) {
@@ -335,8 +394,10 @@ bool runner_start(struct runner *r, struct group *g)
     list_push_back(&r->groups, &g->link);
     r->load++;
     buf_put_str(&r->input, g->work);
-    if (r->load == 1)
+    if (r->load == 1) {
+        r->since_ms = uv_now(r->o->loop);
         arm_timeout(r);
+    }
     return true;
 }
 
@@ -356,14 +417,24 @@ void runner_kill(struct runner *r)
         child_kill(r->child);
 }
 
-bool runner_is_on(const struct runner *r, const struct group *g)
+void runner_drop(struct runner *r, const struct work_group *g)
 {
-    return r->groups.next == &g->link;
+    list_each (it, &r->groups)
+        if (it == &g->link) {
+            r->dropped = true;
+            runner_kill(r);
+            return;
+        }
 }
 
 size_t runner_load(const struct runner *r)
 {
     return r->load;
+}
+
+bool runner_has_room(const struct runner *r)
+{
+    return r->load < (r->o->persistent ? r->window : 1);
 }
 
 struct runner *runner_open(const struct runner_options *options, runner_done_fn *done,
@@ -373,6 +444,7 @@ struct runner *runner_open(const struct runner_options *options, runner_done_fn 
     r->o = options;
     r->done = done;
     r->arg = arg;
+    r->window = 1;
     list_init(&r->groups);
     r->timer = mem_zalloc(sizeof *r->timer);
     (void)uv_timer_init(options->loop, r->timer);

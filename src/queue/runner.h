@@ -5,7 +5,7 @@
  *   command     the group as JSON on stdin and BELAY_* in the environment; exit 0: complete
  * (stdout is the outcome), 75: again later, killed by a signal: again later, else: error
  * (stderr says why) persistent  one JSON line in, one JSON line out (reply.h); many may be on
- * their way at once function    belay_queue_fn */
+ * their way at once, when it is quick function    belay_queue_fn */
 #ifndef BELAY_QUEUE_RUNNER_H
 #define BELAY_QUEUE_RUNNER_H
 
@@ -16,14 +16,17 @@
 
 #include <uv.h>
 
-struct group {
+enum { RUNNER_WINDOW_MAX = 512 };
+
+struct work_group {
     struct list link;
     char *queue, *entity, *kind, *process, *ids; /* ids: array literal */
     char *work;                                  /* one line of JSON, with its newline */
     char *refuse;                                /* why it must not be worked on, or NULL */
     int64_t fence;
     unsigned n_request;
-    bool lost; /* the claim is gone: how it ends does not matter any more */
+    uint64_t timeout_ms; /* the longest that one of its requests asks for; 0: none does */
+    bool lost;           /* the claim is gone: how it ends does not matter any more */
 
     /* Lease mode: all groups that are held, and until when at least. */
     struct list held;
@@ -31,7 +34,7 @@ struct group {
     bool beaten;          /* in the heartbeat that is on its way */
 };
 
-void group_free(struct group *g); /* NULL is allowed */
+void group_free(struct work_group *g); /* NULL is allowed */
 
 struct runner_options {
     uv_loop_t *loop;
@@ -44,7 +47,7 @@ struct runner_options {
 };
 
 struct runner;
-typedef void runner_done_fn(void *arg, struct group *g, const struct verdict *v);
+typedef void runner_done_fn(void *arg, struct work_group *g, const struct verdict *v);
 
 /* `options` is borrowed as long as the runner lives. */
 struct runner *runner_open(const struct runner_options *options, runner_done_fn *done,
@@ -55,10 +58,13 @@ void runner_close(struct runner *r);
 /* Borrows `g` until it is done. False: the command could not be started, errno says why; `done`
  * is not called. More than one at a time only when persistent; all of them are given to the
  * command by runner_flush(). */
-bool runner_start(struct runner *r, struct group *g);
+bool runner_start(struct runner *r, struct work_group *g);
 void runner_flush(struct runner *r);
 void runner_kill(struct runner *r); /* what runs is killed, and done soon */
-bool runner_is_on(const struct runner *r,
-                  const struct group *g);   /* being worked on, not behind */
+/* The group is lost: if it was given to the runner, being worked on or waiting behind, the
+ * runner is killed. The others come back untouched. */
+void runner_drop(struct runner *r, const struct work_group *g);
 size_t runner_load(const struct runner *r); /* groups started and not done */
+/* More may be started: one at a time, and more where a long-lived command answers quickly. */
+bool runner_has_room(const struct runner *r);
 #endif

@@ -3,7 +3,7 @@
 #define BELAY_QUEUE_SCHEMA_H
 
 enum {
-    QUEUE_SCHEMA_VERSION = 4, /* the last "-- == version N ==" of schema.sql */
+    QUEUE_SCHEMA_VERSION = 5, /* the last "-- == version N ==" of schema.sql */
     QUEUE_NAME_MAX = 128,     /* characters of a queue's name */
     QUEUE_ENTITY_MAX = 512,   /* bytes of an entity's name */
     QUEUE_SCHEMA_MAX = 50,    /* bytes of a schema's name: channel names are made of it */

@@ -21,7 +21,9 @@ enum {
     DEFAULT_MAX_ATTEMPTS = 10,
     DEFAULT_BACKOFF_MS = 1000,
     DEFAULT_BACKOFF_MAX_MS = 3600000,
-    PRIME_MARK = 1 /* first byte of our own notifications: no queue's name has it */
+    PRIME_MARK = 1, /* first byte of our own notifications: no queue's name has it */
+    LOOK_MARK = 2,  /* and of those that say in how many ms to look what time has brought */
+    CANCEL_MARK = 3 /* and before the name of a queue of which a claim was taken away */
 };
 
 /* ---- passes --------------------------------------------------------------------------------
@@ -63,9 +65,11 @@ void pass_found(struct pass *p)
         p->unfolded = 0;
 }
 
-void pass_unfold(struct pass *p)
+void pass_unfolded(struct pass *p, long n)
 {
-    p->unfolded = p->unfolded < PASS_UNFOLD_MAX ? p->unfolded + 1 : 1;
+    unsigned counts = n < PASS_UNFOLD_FULL ? PASS_UNFOLD_LITTLE : 1;
+    unsigned before = p->unfolded < PASS_UNFOLD_MAX ? p->unfolded : 0;
+    p->unfolded = before + counts < PASS_UNFOLD_MAX ? before + counts : PASS_UNFOLD_MAX;
 }
 
 bool pass_next(struct worker *w, struct pass *p)
@@ -89,7 +93,7 @@ static bool is_lease(const struct worker *w)
 
 static bool quiet(const struct worker *w)
 {
-    return slots_quiet(w) && lease_quiet(w);
+    return slots_quiet(w) && worker_lease_quiet(w);
 }
 
 void worker_maybe_close(struct worker *w)
@@ -98,14 +102,24 @@ void worker_maybe_close(struct worker *w)
         return;
     w->closing = true;
     slots_close(w);
-    lease_close(w);
+    worker_lease_close(w);
     pg_close(w->control);
-    uv_handle_t *handles[] = {(uv_handle_t *)&w->tick,  (uv_handle_t *)&w->recheck,
-                              (uv_handle_t *)&w->done,  (uv_handle_t *)&w->prime_timer,
-                              (uv_handle_t *)&w->grace, (uv_handle_t *)&w->sigterm,
-                              (uv_handle_t *)&w->sigint};
+    uv_handle_t *handles[] = {(uv_handle_t *)&w->tick,    (uv_handle_t *)&w->recheck,
+                              (uv_handle_t *)&w->done,    (uv_handle_t *)&w->prime_timer,
+                              (uv_handle_t *)&w->grace,   (uv_handle_t *)&w->again,
+                              (uv_handle_t *)&w->doze,    (uv_handle_t *)&w->get_up,
+                              (uv_handle_t *)&w->sigterm, (uv_handle_t *)&w->sigint};
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
         uv_close(handles[i], NULL);
+}
+
+struct pg *worker_connect(struct worker *w, const struct pg_events *events, void *arg)
+{
+    struct pg *pg =
+        pg_open(&w->loop, w->o->base.url ? w->o->base.url : "", w->name, events, arg);
+    if (w->o->answer_ms > 0)
+        pg_set_answer_ms(pg, w->o->answer_ms);
+    return pg;
 }
 
 void worker_prepare(struct worker *w, struct pg *pg)
@@ -116,20 +130,47 @@ void worker_prepare(struct worker *w, struct pg *pg)
                                       "SET enable_hashjoin = off",
                                       "SET enable_mergejoin = off",
                                       "SET enable_memoize = off"};
-    pg_set_sticky(pg, w->listening);
-    if (w->o->verbose)
+    bool own = pg_is_own(pg); /* else its settings would be somebody else's, too */
+    pg_set_sticky(pg, own && w->o->poll_ms == 0);
+    if (own && w->o->verbose)
         pg_send(pg, "SET client_min_messages = debug1", 0, NULL, NULL, NULL);
-    /* Behind a pooler the session is not ours alone: its settings would be somebody else's. */
-    for (size_t i = 0; w->o->poll_ms == 0 && i < sizeof off / sizeof off[0]; i++)
+    for (size_t i = 0; own && i < sizeof off / sizeof off[0]; i++)
         pg_send(pg, off[i], 0, NULL, NULL, NULL);
     pg_sync(pg);
+}
+
+void worker_ask(struct pg *pg, const char *sql, int n, const char *const *params,
+                pg_result_fn *fn, void *arg)
+{
+    pg_begin(pg);
+    pg_send(pg, sql, n, params, fn, arg);
+    pg_commit(pg);
+}
+
+void worker_unfold(struct worker *w, struct pg *pg, const struct pass *p, pg_result_fn *fn,
+                   void *arg)
+{
+    const char *queue[] = {w->o->queues[pass_queue(w, p)].name};
+    pg_begin(pg);
+    pg_send(pg, "SET LOCAL synchronous_commit = off", 0, NULL, NULL, NULL);
+    pg_send(pg, w->sql.unfold, 1, queue, fn, arg);
+    pg_commit(pg);
+}
+
+char *result_refused(const PGresult *res)
+{
+    struct buf b = {0};
+    buf_printf(&b, "the result could not be stored: %s", pg_message(res));
+    char *text = mem_dup(buf_data(&b), buf_len(&b));
+    buf_done(&b);
+    return text;
 }
 
 static void kill_all(struct worker *w)
 {
     w->killed = true;
     slots_kill(w);
-    lease_kill(w);
+    worker_lease_kill(w);
 }
 
 static void on_grace(uv_timer_t *timer)
@@ -146,7 +187,7 @@ void worker_stop(struct worker *w)
     w->stopping = true;
     if (w->o->grace_ms > 0)
         (void)uv_timer_start(&w->grace, on_grace, w->o->grace_ms, 0);
-    lease_stop(w);
+    worker_lease_stop(w);
     worker_maybe_close(w);
 }
 
@@ -189,11 +230,14 @@ static void on_signal(uv_signal_t *handle, int signum)
 /* ---- waking and sleeping -------------------------------------------------------------------
  */
 
+bool worker_try_wake(struct worker *w)
+{
+    return is_lease(w) ? worker_lease_wake(w) : slots_wake(w);
+}
+
 void worker_wake(struct worker *w)
 {
-    if (w->stopping)
-        return;
-    if (!(is_lease(w) ? lease_wake(w) : slots_wake(w)))
+    if (!w->stopping && !worker_try_wake(w))
         w->dirty = true;
 }
 
@@ -203,18 +247,37 @@ static void on_recheck(uv_timer_t *timer)
     worker_wake(w);
 }
 
+static void on_drain_waits(void *arg, const PGresult *res)
+{
+    (void)arg;
+    if (pg_ok(res) && pg_first(res)[0])
+        log_info("queue.drain_waits", "for=%s", log_bytes(slice_str(pg_first(res))));
+}
+
+/* A drain that waits says for what, now and then. */
+static void ask_drain_waits(struct worker *w)
+{
+    uint64_t now = uv_now(&w->loop);
+    if (w->drain_asked_ms > 0 && now - w->drain_asked_ms < WORKER_DRAIN_SAY_MS)
+        return;
+    w->drain_asked_ms = now;
+    const char *names[] = {w->queue_names};
+    worker_ask(w->control, w->sql.drain_waits, 1, names, on_drain_waits, w);
+}
+
 static void on_drained(void *arg, const PGresult *res)
 {
     struct worker *w = arg;
     w->draining = false;
     if (!pg_ok(res) || w->stopping)
         return;
-    if (PQgetvalue(res, 0, 0)[0] == 't' && quiet(w)) {
+    if (pg_first(res)[0] == 't' && quiet(w)) {
         log_info("queue.drained", "complete=%" PRIu64 " error=%" PRIu64, w->n_complete,
                  w->n_error);
         worker_stop(w);
     } else {
         worker_tend(w);
+        ask_drain_waits(w);
         (void)uv_timer_start(&w->recheck, on_recheck, WORKER_DRAIN_CHECK_MS, 0);
     }
 }
@@ -231,12 +294,13 @@ void worker_idle(struct worker *w, const struct pass *p)
             return;
         w->draining = true;
         const char *names[] = {w->queue_names};
-        pg_send(w->control, w->sql.drained, 1, names, on_drained, w);
-        pg_sync(w->control);
-    } else if (p->busy > 0) {
-        (void)uv_timer_start(&w->recheck, on_recheck, WORKER_RECHECK_MS, 0);
-    } else if (!w->o->base.drain) {
-        (void)uv_timer_stop(&w->recheck); /* what was passed over is gone */
+        worker_ask(w->control, w->sql.drained, 1, names, on_drained, w);
+    } else {
+        if (p->busy > 0)
+            (void)uv_timer_start(&w->recheck, on_recheck, WORKER_RECHECK_MS, 0);
+        else if (!w->o->base.drain)
+            (void)uv_timer_stop(&w->recheck); /* what was passed over is gone */
+        sleep_fall(w);
     }
 }
 
@@ -245,25 +309,36 @@ static void on_tick(uv_timer_t *timer)
     worker_tend(timer->data);
 }
 
+/* When to tend again, by the answer of tend(). What is overdue and was not taken is locked by
+ * somebody: to ask for it again and again would keep the database busy for nothing. */
+static uint64_t next_tend(const struct worker *w, const PGresult *res)
+{
+    uint64_t poll = w->o->poll_ms ? w->o->poll_ms : WORKER_POLL_MS;
+    uint64_t next = w->listening ? WORKER_SAFETY_POLL_MS : poll, now = uv_now(&w->loop);
+    if (w->look_at > now && w->look_at - now < next)
+        next = w->look_at - now;
+    if (!pg_ok(res))
+        return WORKER_RECHECK_MS;
+    if (PQntuples(res) == 0 || PQgetisnull(res, 0, 0))
+        return next;
+    uint64_t due = strtoull(PQgetvalue(res, 0, 0), NULL, 10);
+    if (due == 0 && strcmp(PQgetvalue(res, 0, 1), "0") == 0)
+        due = WORKER_OVERDUE_MS;
+    return due + 1 < next ? due + 1 : next;
+}
+
 static void on_tend(void *arg, const PGresult *res)
 {
     struct worker *w = arg;
     w->tending = false;
     if (w->stopping || !res)
         return;
-    uint64_t next = w->listening    ? WORKER_SAFETY_POLL_MS
-                    : w->o->poll_ms ? w->o->poll_ms
-                                    : WORKER_POLL_MS;
     if (!pg_ok(res)) {
         if (worker_hopeless(w, res))
             return;
         log_warn("queue.tend_failed", "state=%s error=\"%s\"", pg_state(res), pg_message(res));
-        next = WORKER_RECHECK_MS;
-    } else if (!PQgetisnull(res, 0, 0)) {
-        uint64_t due = strtoull(PQgetvalue(res, 0, 0), NULL, 10) + 1;
-        next = due < next ? due : next;
     }
-    (void)uv_timer_start(&w->tick, on_tick, next, 0);
+    (void)uv_timer_start(&w->tick, on_tick, next_tend(w, res), 0);
     if (w->tend_again) {
         w->tend_again = false;
         worker_tend(w);
@@ -281,23 +356,37 @@ void worker_tend(struct worker *w)
         return;
     }
     w->tending = true;
-    const char *p[] = {w->queue_names, w->numbers[0], w->numbers[1], w->numbers[2]};
-    pg_send(w->control, w->sql.tend, 4, p, on_tend, w);
-    pg_sync(w->control);
+    const char *p[] = {w->queue_names, w->numbers[0], w->numbers[1], w->numbers[2], w->cells};
+    worker_ask(w->control, w->sql.tend, 5, p, on_tend, w);
+}
+
+static void on_done_timer(uv_timer_t *timer);
+
+static void on_announced(void *arg, const PGresult *res)
+{
+    struct worker *w = arg;
+    (void)res;
+    w->announcing = false;
+    for (size_t i = 0; i < w->o->n_queue && !w->stopping; i++)
+        if (w->settled[i])
+            (void)uv_timer_start(&w->done, on_done_timer, WORKER_DONE_MS, 0);
 }
 
 static void on_done_timer(uv_timer_t *timer)
 {
     struct worker *w = timer->data;
-    if (!pg_is_up(w->control))
+    if (!pg_is_up(w->control) || w->announcing)
         return;
+    w->announcing = true;
+    pg_begin(w->control);
     for (size_t i = 0; i < w->o->n_queue; i++)
         if (w->settled[i]) {
             w->settled[i] = false;
             const char *p[] = {w->o->queues[i].name};
             pg_send(w->control, w->sql.announce_done, 1, p, NULL, NULL);
         }
-    pg_sync(w->control);
+    pg_send(w->control, "SELECT 1", 0, NULL, on_announced, w);
+    pg_commit(w->control);
 }
 
 void worker_count(struct worker *w, const char *queue, enum verdict_kind kind)
@@ -320,106 +409,179 @@ void worker_count(struct worker *w, const char *queue, enum verdict_kind kind)
 /* ---- control connection --------------------------------------------------------------------
  */
 
-/* No answer, because the connection goes or the server is being stopped: `down` follows. */
-static bool cut_off(const PGresult *res)
+static void control_start(struct worker *w);
+
+static void on_again(uv_timer_t *timer)
 {
-    return !res || strncmp(pg_state(res), "57P0", 4) == 0;
+    struct worker *w = timer->data;
+    if (!w->stopping && pg_is_up(w->control))
+        control_start(w);
+}
+
+/* A first statement failed. What time mends is waited out; without an answer `down` follows. */
+static void start_failed(struct worker *w, const PGresult *res, const char *advice)
+{
+    if (!res || PQresultStatus(res) == PGRES_PIPELINE_ABORTED)
+        return;
+    if (!pg_is_transient(res)) {
+        worker_fail(w, "%s%s", pg_message(res), advice);
+        return;
+    }
+    log_warn("queue.not_ready", "state=%s error=\"%s\" next=\"trying again\"", pg_state(res),
+             pg_message(res));
+    (void)uv_timer_start(&w->again, on_again, pg_backoff_ms(w->start_failures++), 0);
 }
 
 static void on_ready(void *arg, const PGresult *res)
 {
     struct worker *w = arg;
-    if (w->stopping || cut_off(res))
+    if (w->stopping)
         return;
     if (!pg_ok(res)) {
-        worker_fail(w, "%s", pg_message(res));
+        start_failed(w, res, "");
         return;
     }
-    if (is_lease(w) && !w->lease)
-        lease_open(w);
-    else if (!is_lease(w) && !w->slots)
-        slots_open(w, PQgetvalue(res, 0, 0));
+    w->start_failures = 0;
+    w->cells = mem_dup(pg_first(res), strlen(pg_first(res)));
+    if (is_lease(w))
+        worker_lease_open(w);
+    else
+        slots_open(w, w->cells);
     worker_tend(w);
 }
 
 static void on_version(void *arg, const PGresult *res)
 {
     struct worker *w = arg;
-    if (w->stopping || cut_off(res))
+    if (w->stopping)
         return;
     if (!pg_ok(res)) {
-        worker_fail(w, "%s (is the schema installed? belay queue install)", pg_message(res));
+        start_failed(w, res, " (is the schema installed? belay queue install)");
         return;
     }
-    long version = strtol(PQgetvalue(res, 0, 0), NULL, 10);
-    if (version != QUEUE_SCHEMA_VERSION)
+    long version = strtol(pg_first(res), NULL, 10);
+    if (version != QUEUE_SCHEMA_VERSION) {
         worker_fail(w, "the schema has version %ld, this program needs %d: %s", version,
                     QUEUE_SCHEMA_VERSION,
                     version < QUEUE_SCHEMA_VERSION ? "run belay queue install"
                                                    : "use a newer program");
+        return;
+    }
+    if (w->cells) { /* they are ours as long as we live */
+        w->start_failures = 0;
+        worker_tend(w);
+        return;
+    }
+    char slots[16];
+    (void)snprintf(slots, sizeof slots, "%u", slots_max(w));
+    const char *count[] = {slots};
+    worker_ask(w->control, w->sql.ready, 1, count, on_ready, w);
+}
+
+static void control_start(struct worker *w)
+{
+    worker_ask(w->control, w->sql.version, 0, NULL, on_version, w);
+}
+
+/* Said once: it stays like this as long as the worker runs. */
+static void say_polling(struct worker *w, const char *why)
+{
+    if (!w->told_polling)
+        log_warn("queue.no_notifications", "polling every %d ms: %s", WORKER_POLL_MS, why);
+    w->told_polling = true;
 }
 
 static void on_prime_timer(uv_timer_t *timer)
 {
     struct worker *w = timer->data;
-    log_warn("queue.no_notifications",
-             "polling every %d ms: our own notification did not come back (a pooler?)",
-             WORKER_POLL_MS);
+    say_polling(w, "our own notification did not come back");
     worker_tend(w);
+}
+
+/* LISTEN, and a notification in another transaction: when it comes back, others' will too. A
+ * session that a pooler gives to somebody else after each transaction is left alone. */
+static void start_listening(struct worker *w)
+{
+    w->listening = false;
+    if (w->o->poll_ms > 0)
+        return;
+    if (!pg_is_own(w->control)) {
+        say_polling(w, "a pooler stands before the database, and its sessions are not ours");
+        return;
+    }
+    struct buf listen = {0};
+    const char *prime[] = {w->channel_push, w->prime};
+    buf_put_str(&listen, "LISTEN ");
+    text_put_ident(&listen, w->channel_push);
+    pg_send(w->control, buf_cstr(&listen), 0, NULL, NULL, NULL);
+    pg_sync(w->control);
+    pg_send(w->control, "SELECT pg_notify($1, $2)", 2, prime, NULL, NULL);
+    pg_sync(w->control);
+    buf_done(&listen);
+    (void)uv_timer_start(&w->prime_timer, on_prime_timer, WORKER_PRIME_MS, 0);
 }
 
 static void on_control_up(void *arg)
 {
     struct worker *w = arg;
-    char slots[16];
-    (void)snprintf(slots, sizeof slots, "%u", slots_max(w));
-    const char *count[] = {slots}, *prime[] = {w->channel_push, w->prime};
     log_info("queue.connected", "worker=%s", w->name);
-    pg_send(w->control, w->sql.version, 0, NULL, on_version, w);
-    pg_sync(w->control);
-    if (w->o->poll_ms == 0) {
-        struct buf listen = {0};
-        buf_put_str(&listen, "LISTEN ");
-        text_put_ident(&listen, w->channel_push);
-        pg_send(w->control, buf_cstr(&listen), 0, NULL, NULL, NULL);
-        pg_send(w->control, "SELECT pg_notify($1, $2)", 2, prime, NULL, NULL);
-        pg_sync(w->control);
-        buf_done(&listen);
-        w->listening = false;
-        (void)uv_timer_start(&w->prime_timer, on_prime_timer, WORKER_PRIME_MS, 0);
-    }
-    pg_send(w->control, w->sql.ready, 1, count, on_ready, w);
-    pg_sync(w->control);
-    w->was_up = true;
+    start_listening(w);
+    control_start(w);
+    w->reached = true;
 }
 
-static void on_control_down(void *arg, const char *why)
+static void on_control_down(void *arg, const char *why, bool hopeless)
 {
     struct worker *w = arg;
-    w->tending = w->draining = false;
+    w->tending = w->draining = w->announcing = false;
     w->listening = false;
+    sleep_lost(w);
     (void)uv_timer_stop(&w->prime_timer);
-    if (!w->was_up)
-        worker_fail(w, "%s", why); /* never connected: a wrong URL, most likely */
-    else
+    (void)uv_timer_stop(&w->again);
+    if (hopeless && !w->reached) {
+        worker_fail(w, "%s", why);
+    } else {
+        w->reached = true; /* there is a server, even if it does not take us now */
         log_warn("queue.disconnected", "error=\"%s\" next=\"trying again\"", why);
+    }
     worker_maybe_close(w);
+}
+
+/* Somebody planned something (0), or has leases that may end then: tend(), not later. */
+static void look_in(struct worker *w, uint64_t ms)
+{
+    uint64_t now = uv_now(&w->loop);
+    if (ms == 0)
+        worker_tend(w);
+    else if (w->look_at <= now || w->look_at > now + ms)
+        w->look_at = now + ms;
+    if (!w->tending && w->look_at > now && uv_timer_get_due_in(&w->tick) > w->look_at - now)
+        (void)uv_timer_start(&w->tick, on_tick, w->look_at - now, 0);
 }
 
 static void on_control_notify(void *arg, const char *channel, const char *payload)
 {
     struct worker *w = arg;
     (void)channel;
+    bool cancelled = payload[0] == CANCEL_MARK;
     if (payload[0] == PRIME_MARK) {
         if (strcmp(payload, w->prime) == 0) {
             w->listening = true;
             (void)uv_timer_stop(&w->prime_timer);
+            sleep_fall(w);
         }
         return;
     }
+    if (payload[0] == LOOK_MARK) {
+        look_in(w, strtoull(payload + 1, NULL, 10));
+        return;
+    }
     for (size_t i = 0; i < w->o->n_queue; i++)
-        if (strcmp(w->o->queues[i].name, payload) == 0) {
-            worker_wake(w);
+        if (strcmp(w->o->queues[i].name, payload + cancelled) == 0) {
+            if (cancelled)
+                worker_lease_look(w);
+            else
+                worker_wake(w);
             return;
         }
 }
@@ -458,6 +620,7 @@ static void free_sql(struct worker *w)
 #undef X
     free(w->channel_push);
     free(w->queue_names);
+    free(w->cells);
 }
 
 static unsigned or_default(unsigned v, unsigned otherwise)
@@ -500,7 +663,8 @@ static void make_names(struct worker *w)
 
 static void open_handles(struct worker *w)
 {
-    uv_timer_t *timers[] = {&w->tick, &w->recheck, &w->done, &w->prime_timer, &w->grace};
+    uv_timer_t *timers[] = {&w->tick,  &w->recheck, &w->done, &w->prime_timer,
+                            &w->grace, &w->again,   &w->doze, &w->get_up};
     for (size_t i = 0; i < sizeof timers / sizeof timers[0]; i++) {
         (void)uv_timer_init(&w->loop, timers[i]);
         timers[i]->data = w;
@@ -512,6 +676,23 @@ static void open_handles(struct worker *w)
     (void)uv_signal_start(&w->sigint, on_signal, SIGINT);
 }
 
+/* Signals that a worker, or libuv for it, handles while it runs; the caller gets them back. */
+static const int taken_signals[] = {SIGPIPE, SIGTERM, SIGINT, SIGCHLD};
+enum { TAKEN_SIGNALS = sizeof taken_signals / sizeof *taken_signals };
+
+static void save_signals(struct sigaction saved[TAKEN_SIGNALS])
+{
+    for (size_t i = 0; i < TAKEN_SIGNALS; i++)
+        (void)sigaction(taken_signals[i], NULL, &saved[i]);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+static void restore_signals(const struct sigaction saved[TAKEN_SIGNALS])
+{
+    for (size_t i = 0; i < TAKEN_SIGNALS; i++)
+        (void)sigaction(taken_signals[i], &saved[i], NULL);
+}
+
 int worker_run(const struct worker_options *o, char *why, size_t why_bytes)
 {
     static const struct pg_events events = {on_control_up, on_control_down, on_control_notify};
@@ -519,7 +700,8 @@ int worker_run(const struct worker_options *o, char *why, size_t why_bytes)
     w->o = o;
     w->why = why;
     w->why_bytes = why_bytes;
-    (void)signal(SIGPIPE, SIG_IGN);
+    struct sigaction signals[TAKEN_SIGNALS];
+    save_signals(signals);
     int rc = uv_loop_init(&w->loop);
     BELAY_CHECK(rc == 0);
     w->run = (struct runner_options){.loop = &w->loop,
@@ -536,7 +718,7 @@ int worker_run(const struct worker_options *o, char *why, size_t why_bytes)
         make_sql(w);
         make_order(w);
         open_handles(w);
-        w->control = pg_open(&w->loop, o->base.url ? o->base.url : "", w->name, &events, w);
+        w->control = worker_connect(w, &events, w);
         (void)uv_run(&w->loop, UV_RUN_DEFAULT);
         log_info("queue.stopped", "complete=%" PRIu64 " error=%" PRIu64 " retried=%" PRIu64,
                  w->n_complete, w->n_error, w->n_retry);
@@ -544,6 +726,7 @@ int worker_run(const struct worker_options *o, char *why, size_t why_bytes)
     }
     (void)uv_run(&w->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&w->loop);
+    restore_signals(signals);
     rc = w->rc;
     free(w->slots);
     free(w->clerks);

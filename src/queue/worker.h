@@ -26,9 +26,14 @@ enum {
     WORKER_SAFETY_POLL_MS = 60000,
     WORKER_POLL_MS = 1000,    /* when notifications do not reach us */
     WORKER_RECHECK_MS = 1000, /* rows were passed over because others have their entity */
+    WORKER_OVERDUE_MS = 200,  /* what is due could not be taken: somebody has it locked */
     WORKER_DRAIN_CHECK_MS = 50,
-    WORKER_PRIME_MS = 3000, /* how long our own notification may take */
-    WORKER_DONE_MS = 100    /* watchers hear of settled requests that often */
+    WORKER_DRAIN_SAY_MS = 10000, /* what it waits for is said that often */
+    WORKER_PRIME_MS = 3000,      /* how long our own notification may take */
+    WORKER_DONE_MS = 100,        /* watchers hear of settled requests that often */
+    WORKER_DOZE_MIN_MS = 2,      /* how long to look again for older transactions */
+    WORKER_DOZE_MAX_MS = 10000,
+    WORKER_GET_UP_MS = 1000 /* who had something to do for so long need not be told of more */
 };
 
 struct worker_queue {
@@ -47,11 +52,12 @@ struct worker_options {
     unsigned timeout_ms; /* of a group; 0: none */
     unsigned grace_ms;   /* after SIGTERM for what is being worked on; 0: until it is done */
     unsigned poll_ms;    /* > 0: no LISTEN, no prepared statements: behind a pooler */
+    unsigned answer_ms;  /* a statement not answered for so long ends its connection; 0: 30 s */
     belay_queue_fn *fn;
     void *fn_arg;
 };
 
-/* Works until told to stop. 0, or -1 and a sentence in `why`. Ignores SIGPIPE for the process.
- */
+/* Works until told to stop. 0, or -1 and a sentence in `why`. While it runs SIGTERM and SIGINT
+ * stop it and SIGPIPE is ignored; then the process has its own handlers back. */
 int worker_run(const struct worker_options *o, char *why, size_t why_bytes);
 #endif

@@ -2,9 +2,9 @@
 #ifndef BELAY_QUEUE_WORKER_STATE_H
 #define BELAY_QUEUE_WORKER_STATE_H
 
-#include "queue/ahead.h"
 #include "queue/claim.h"
 #include "queue/pg.h"
+#include "queue/prefetch.h"
 #include "queue/runner.h"
 #include "queue/worker.h"
 
@@ -13,9 +13,13 @@
 #define WORKER_SQL(X)                                                                           \
     X(version, "SELECT ", "version()")                                                          \
     X(ready, "SELECT ", "ready($1)")                                                            \
-    X(tend, "SELECT * FROM ", "tend($1, $2, $3, $4)")                                           \
+    X(tend, "SELECT * FROM ", "tend($1, $2, $3, $4, $5)")                                       \
     X(drained, "SELECT ", "drained($1)")                                                        \
+    X(drain_waits, "SELECT ", "drain_waits($1)")                                                \
     X(announce_done, "SELECT ", "announce_done($1)")                                            \
+    X(announce_look, "SELECT ", "announce_look($1)")                                            \
+    X(fall_asleep, "SELECT * FROM ", "fall_asleep($1, $2)")                                     \
+    X(get_up, "SELECT ", "get_up($1)")                                                          \
     X(unfold, "SELECT ", "unfold($1)")                                                          \
     X(claim, "SELECT * FROM ", "claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")           \
     X(complete, "UPDATE ",                                                                      \
@@ -38,7 +42,18 @@ struct worker_sql {
 
 /* Some 260,000 requests, a few seconds: what is not unfolded yet cannot be worked on together
  * with what is. */
-enum { PASS_UNFOLD_MAX = 256 };
+enum {
+    PASS_UNFOLD_MAX = 256,
+    PASS_UNFOLD_FULL = 1024, /* what unfold() makes of bundles when there are enough */
+    PASS_UNFOLD_LITTLE = 64  /* less than that counts so often */
+};
+
+/* Whether others must notify us of what they push (worker_sleep.c). */
+enum sleep_state {
+    SLEEP_AWAKE,  /* no: whoever finds nothing goes to sleep, and looks once more */
+    SLEEP_DOZING, /* they do, but transactions run that are older and may not know */
+    SLEEP_SOUND   /* all of them do */
+};
 
 /* Where a search stands: a line per queue, and what this pass has seen. */
 struct pass {
@@ -52,9 +67,9 @@ struct pass {
     unsigned unfolded; /* times in a row; at PASS_UNFOLD_MAX what is there is worked on first */
 };
 
-struct slot;
+struct txn_slot;
 struct clerk;
-struct lease;
+struct lease_worker;
 
 struct worker {
     const struct worker_options *o;
@@ -67,19 +82,28 @@ struct worker {
     size_t order[WORKER_QUEUES_MAX]; /* of o->queues, highest priority first */
     char numbers[3][16];             /* max_attempts, backoff_ms, backoff_max_ms as text */
     char *queue_names;               /* array literal */
+    char *cells;                     /* of the attempt journal, array literal; NULL: none yet */
     struct pg *control;
-    bool listening, was_up, tending, tend_again, draining;
-    bool dirty; /* a wake-up found nobody idle */
+    bool listening, reached, tending, tend_again, draining, announcing;
+    bool told_polling;
+    uint64_t drain_asked_ms; /* when it was last asked what a drain waits for */
+    unsigned start_failures; /* of the first statements after a connect, in a row */
+    uint64_t look_at;        /* others want us to tend() then; by the loop's clock */
+    enum sleep_state sleep;
+    bool sleep_asked;      /* fall_asleep() is on its way */
+    char sleep_before[24]; /* transactions older than this one may not know that we sleep */
+    uint64_t doze_since;   /* by the loop's clock */
+    bool dirty;            /* a wake-up found nobody idle */
     bool stopping, closing, killed;
     bool settled[WORKER_QUEUES_MAX]; /* since watchers were told */
     uint64_t n_complete, n_error, n_retry;
-    uv_timer_t tick, recheck, done, prime_timer, grace;
+    uv_timer_t tick, recheck, done, prime_timer, grace, again, doze, get_up;
     uv_signal_t sigterm, sigint;
-    struct slot *slots;   /* transaction mode: n_slot of them are open */
-    struct clerk *clerks; /* and `concurrency` of these */
+    struct txn_slot *slots; /* transaction mode: n_slot of them are open */
+    struct clerk *clerks;   /* and `concurrency` of these */
     unsigned n_slot;
-    struct ahead *ahead; /* of each queue */
-    struct lease *lease; /* lease mode */
+    struct prefetch *ahead;     /* of each queue */
+    struct lease_worker *lease; /* lease mode */
     unsigned concurrency, batch, lease_ms;
     int rc;
     char *why;
@@ -87,7 +111,8 @@ struct worker {
 };
 
 /* worker.c */
-void worker_wake(struct worker *w);                       /* somebody idle starts to search */
+bool worker_try_wake(struct worker *w); /* somebody idle starts to search; false: nobody is */
+void worker_wake(struct worker *w);     /* the same, or the next one who is idle does */
 void worker_idle(struct worker *w, const struct pass *p); /* a search ended with nothing */
 void worker_tend(struct worker *w); /* see what time has brought about, then wake */
 void worker_count(struct worker *w, const char *queue, enum verdict_kind kind);
@@ -97,15 +122,31 @@ void worker_fail(struct worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* An answer that is an error: ends the worker when it can never work. True when it does. */
 bool worker_hopeless(struct worker *w, const PGresult *res);
+struct pg *worker_connect(struct worker *w, const struct pg_events *events, void *arg);
 void worker_prepare(struct worker *w, struct pg *pg); /* a new connection for claims */
-void worker_maybe_close(struct worker *w);            /* when stopping and nothing runs */
+/* One statement that is a transaction of its own. */
+void worker_ask(struct pg *pg, const char *sql, int n, const char *const *params,
+                pg_result_fn *fn, void *arg);
+void worker_maybe_close(struct worker *w); /* when stopping and nothing runs */
+
+/* How a group ends whose result the database refused with this; free(). */
+char *result_refused(const PGresult *res);
 
 void pass_reset(struct pass *p);
 size_t pass_queue(const struct worker *w, const struct pass *p); /* index into o->queues */
 /* The queue had nothing above its line; false when that ends the search. */
 bool pass_next(struct worker *w, struct pass *p);
 void pass_found(struct pass *p);
-void pass_unfold(struct pass *p); /* a bundle was in the way and will be unfolded */
+void pass_unfolded(struct pass *p, long n); /* a bundle was in the way; n requests were made */
+
+/* In a transaction of its own, whose commit nobody waits for: lost, it is done again. */
+void worker_unfold(struct worker *w, struct pg *pg, const struct pass *p, pg_result_fn *fn,
+                   void *arg);
+
+/* worker_sleep.c: who has nothing to do is notified of what is pushed */
+void sleep_fall(struct worker *w);  /* a search found nothing, or notifications reach us now */
+void sleep_found(struct worker *w); /* a search found something */
+void sleep_lost(struct worker *w);  /* the control connection is gone */
 
 /* slot.c: transaction mode */
 unsigned slots_max(const struct worker *w);           /* cells, too */
@@ -116,10 +157,11 @@ void slots_kill(struct worker *w);
 void slots_close(struct worker *w);
 
 /* lease.c: lease mode */
-void lease_open(struct worker *w);
-bool lease_wake(struct worker *w);
-bool lease_quiet(const struct worker *w);
-void lease_kill(struct worker *w);
-void lease_stop(struct worker *w);
-void lease_close(struct worker *w);
+void worker_lease_open(struct worker *w);
+bool worker_lease_wake(struct worker *w);
+bool worker_lease_quiet(const struct worker *w);
+void worker_lease_kill(struct worker *w);
+void worker_lease_stop(struct worker *w);
+void worker_lease_look(struct worker *w); /* whether all claims still stand: a heartbeat, now */
+void worker_lease_close(struct worker *w);
 #endif

@@ -1,6 +1,6 @@
 /* action.c - what only the connection or the server can answer. */
 #include "base/mem.h"
-#include "base/version.h"
+#include "belay_version.h"
 #include "server/state.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@ static void reply_ok(struct conn *c)
 {
     struct reply *r = reply_new(&c->server->request_arena, REPLY_STATUS);
     r->text = SLICE("OK");
-    request_reply(c, r, false);
+    pipeline_reply(c, r, false);
 }
 
 static void set_text(char **at, struct slice text)
@@ -21,21 +21,87 @@ static void set_text(char **at, struct slice text)
 static bool set_name(struct conn *c, struct slice name)
 {
     if (name.len > CONN_NAME_BYTES_MAX) {
-        request_reply(c,
-                      reply_error(&c->server->request_arena, BELAY_ERR_RANGE,
-                                  "a name has at most %d bytes", CONN_NAME_BYTES_MAX),
-                      false);
+        pipeline_reply(c,
+                       reply_error(&c->server->request_arena, BELAY_ERR_RANGE,
+                                   "a name has at most %d bytes", CONN_NAME_BYTES_MAX),
+                       false);
         return false;
     }
     set_text(&c->name, name);
     return true;
 }
 
+/* RESP2 has no pushes: what would be pushed is given up. */
+static void end_pushes(struct conn *c)
+{
+    watch_close(c);
+    pipeline_cancel_late(c);
+}
+
+/* False: it has been refused, or is taken again later. */
+static bool log_in(struct conn *c, const struct call *call)
+{
+    struct arena *a = &c->server->request_arena;
+    struct reply *no = NULL;
+    switch (login_try(c, call->peer, call->secret)) {
+    case LOGIN_OK:
+        return true;
+    case LOGIN_WAIT:
+        return false;
+    case LOGIN_NO:
+        if (engine_closed(c->server->engine)) /* as of now: group 0 has been asked */
+            no = reply_error(a, BELAY_ERR_LOGIN, "the token is not valid, or not any more");
+        else
+            no = reply_error(
+                a, BELAY_ERR_DENIED,
+                "no accounts are configured: everybody is \"default\", leave AUTH out");
+        break;
+    case LOGIN_LOST:
+        no = reply_error(a, BELAY_ERR_UNAVAILABLE, "%s", login_lost_text);
+        break;
+    }
+    pipeline_reply(c, no, false);
+    return false;
+}
+
+static void init(struct conn *c, struct call *call, bool close)
+{
+    struct arena *a = &c->server->request_arena;
+    struct sockaddr_storage addr = {0};
+    int len = sizeof addr;
+    bool here = uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&addr, &len) == 0 &&
+                access_is_loopback((struct sockaddr *)&addr);
+    if (here)
+        pipeline_submit(c, call, close);
+    else
+        pipeline_reply(
+            c, reply_error(a, BELAY_ERR_DENIED, "ask for the first token on this machine"),
+            close);
+}
+
+static void whoami(struct conn *c, const struct call *call, bool close)
+{
+    struct arena *a = &c->server->request_arena;
+    const struct machine_token *who = call->context->who;
+    struct reply *r = reply_new(a, REPLY_MAP);
+    reply_text(a, r, "account", call->context->account);
+    if (who)
+        reply_text(a, r, "id", slice_of(c->login.id, TOKEN_ID_BYTES));
+    else
+        reply_null(a, r, "id");
+    answer_rules(a, r, who ? who->rules : SLICE(""));
+    pipeline_reply(c, r, close);
+}
+
 static void hello(struct conn *c, const struct call *call)
 {
     struct arena *a = &c->server->request_arena;
+    if (call->secret.len && !log_in(c, call))
+        return;
     if (call->text.len && !set_name(c, call->text))
         return;
+    if (call->number == 2)
+        end_pushes(c);
     if (call->number)
         c->resp = (uint8_t)call->number;
     struct reply *r = reply_new(a, REPLY_MAP);
@@ -46,7 +112,7 @@ static void hello(struct conn *c, const struct call *call)
     reply_text(a, r, "mode", SLICE("standalone"));
     reply_text(a, r, "role", SLICE("master"));
     reply_list(a, r, "modules");
-    request_reply(c, r, false);
+    pipeline_reply(c, r, false);
 }
 
 static void use(struct conn *c, struct slice ns)
@@ -58,14 +124,14 @@ static void use(struct conn *c, struct slice ns)
 static void reset(struct conn *c)
 {
     struct reply *r = reply_new(&c->server->request_arena, REPLY_STATUS);
-    watch_close(c);
+    end_pushes(c);
     attach_drop_all(c);
-    request_cancel_late(c);
     use(c, SLICE(""));
+    login_forget(c);
     set_text(&c->name, SLICE(""));
     c->resp = 2;
     r->text = SLICE("RESET");
-    request_reply(c, r, false);
+    pipeline_reply(c, r, false);
 }
 
 static void text_page(struct conn *c, bool close, const char *media,
@@ -78,21 +144,22 @@ static void text_page(struct conn *c, bool close, const char *media,
     struct reply *r = reply_new(&s->request_arena, REPLY_PLAIN);
     r->text = buf_slice(&text);
     r->media = media;
-    request_reply(c, r, close);
+    pipeline_reply(c, r, close);
     buf_done(&text);
 }
 
 static void ready(struct conn *c, bool close)
 {
     struct server *s = c->server;
-    const char *why = s->stopping ? "the server is stopping" : engine_not_ready(s->engine);
+    const char *word;
+    const char *why = server_not_ready(s, &word);
     struct reply *r = reply_new(&s->request_arena, REPLY_PLAIN);
     r->text = why ? slice_str(why) : SLICE("ready\n");
     r->status = why ? 503 : 200;
-    request_reply(c, r, close);
+    pipeline_reply(c, r, close);
 }
 
-void action_run(struct conn *c, const struct call *call, bool close)
+void action_run(struct conn *c, struct call *call, bool close)
 {
     struct arena *a = &c->server->request_arena;
     switch (call->action) {
@@ -112,23 +179,24 @@ void action_run(struct conn *c, const struct call *call, bool close)
         break;
     case ACTION_QUIT:
         reply_ok(c);
+        c->end = END_CLOSED;
         conn_finish(c);
         break;
     case ACTION_RESET:
         reset(c);
         break;
     case ACTION_CLIENT_ID:
-        request_reply(c, reply_int(a, NULL, NULL, (int64_t)c->id), false);
+        pipeline_reply(c, reply_int(a, NULL, NULL, (int64_t)c->id), false);
         break;
     case ACTION_SETNAME:
         if (set_name(c, call->text))
             reply_ok(c);
         break;
     case ACTION_GETNAME:
-        request_reply(c,
-                      c->name ? reply_text(a, NULL, NULL, slice_str(c->name))
-                              : reply_null(a, NULL, NULL),
-                      false);
+        pipeline_reply(c,
+                       c->name ? reply_text(a, NULL, NULL, slice_str(c->name))
+                               : reply_null(a, NULL, NULL),
+                       false);
         break;
     case ACTION_INFO:
         text_page(c, false, NULL, metrics_info);
@@ -144,7 +212,18 @@ void action_run(struct conn *c, const struct call *call, bool close)
         break;
     case ACTION_QUEUE_PUSH:
     case ACTION_QUEUE_LIST:
+    case ACTION_QUEUE_MANAGE:
         queue_run(c, call, close);
+        break;
+    case ACTION_LOGIN:
+        if (log_in(c, call))
+            reply_ok(c);
+        break;
+    case ACTION_AUTH_INIT:
+        init(c, call, close);
+        break;
+    case ACTION_WHOAMI:
+        whoami(c, call, close);
         break;
     case ACTION_NONE:
         break;

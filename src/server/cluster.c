@@ -1,12 +1,13 @@
 /* cluster.c - CLUSTER ... and /v1/cluster: who is in, who leads, and changing it. */
 #include "command/command.h"
-#include "engine/host.h"
-#include "engine/order_raft.h"
+#include "net/runtime.h"
+#include "raft/replica.h"
 #include "server/state.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static void node_row(struct arena *a, struct reply *list, const struct host_member *m)
+static void node_row(struct arena *a, struct reply *list, const struct runtime_member *m)
 {
     struct reply *row = reply_add(list, slice_of("", 0), reply_new(a, REPLY_MAP));
     const char *role = m->leader ? "leader" : m->voter ? "follower" : "learner";
@@ -22,13 +23,14 @@ static void node_row(struct arena *a, struct reply *list, const struct host_memb
     reply_int(a, row, "applied", (int64_t)m->applied);
     reply_text(a, row, "peer", slice_str(m->member.peer));
     reply_text(a, row, "listen", slice_str(m->listen));
+    reply_text(a, row, "problem", slice_str(m->problem));
 }
 
 static void shard_row(struct server *s, struct reply *list, size_t shard,
-                      const struct host_member *members, size_t n)
+                      const struct runtime_member *members, size_t n)
 {
     struct arena *a = &s->request_arena;
-    const struct group *g = order_raft_group(host_order(s->host), shard);
+    const struct group *g = replica_group(runtime_replica(s->runtime), shard);
     struct reply *row = reply_add(list, slice_of("", 0), reply_new(a, REPLY_MAP));
     const char *leader = NULL;
     for (size_t i = 0; i < n; i++)
@@ -41,18 +43,24 @@ static void shard_row(struct server *s, struct reply *list, size_t shard,
     reply_int(a, row, "term", (int64_t)group_term(g));
     reply_int(a, row, "committed", (int64_t)group_commit(g));
     reply_int(a, row, "applied", (int64_t)group_applied(g));
+    reply_int(a, row, "level", (int64_t)engine_level(s->engine, shard));
 }
 
 /* `members` lives as long as the reply: in the arena. */
 static struct reply *status(struct server *s)
 {
     struct arena *a = &s->request_arena;
-    struct host_member *members = arena_alloc(a, GROUP_SERVERS_MAX * sizeof *members);
-    size_t n = host_members(s->host, members, GROUP_SERVERS_MAX);
+    struct runtime_member *members = arena_alloc(a, GROUP_SERVERS_MAX * sizeof *members);
+    size_t n = runtime_members(s->runtime, members, GROUP_SERVERS_MAX);
     struct reply *r = reply_new(a, REPLY_MAP);
     const char *self = "";
     const char *leader = NULL;
     for (size_t i = 0; i < n; i++) {
+        if (members[i].self) {
+            const char *word;
+            const char *why = server_not_ready(s, &word);
+            snprintf(members[i].problem, sizeof members[i].problem, "%s", why ? why : "");
+        }
         self = members[i].self ? members[i].member.name : self;
         leader = members[i].leader ? members[i].member.name : leader;
     }
@@ -65,15 +73,15 @@ static struct reply *status(struct server *s)
     for (size_t i = 0; i < n; i++)
         node_row(a, nodes, &members[i]);
     struct reply *shards = reply_list(a, r, "shards");
-    for (size_t i = 0; i < order_raft_groups(host_order(s->host)); i++)
+    for (size_t i = 0; i < replica_groups(runtime_replica(s->runtime)); i++)
         shard_row(s, shards, i, members, n);
     return r;
 }
 
 /* The connection goes: so does its interest in the answer. */
-static void forget(struct pending *p)
+static void forget(struct pending_reply *p)
 {
-    order_raft_ask_forget(p->wish);
+    replica_admin_forget(p->wish);
 }
 
 static struct reply *failed(struct arena *a, enum command_id command, enum belay_err err)
@@ -83,8 +91,12 @@ static struct reply *failed(struct arena *a, enum command_id command, enum belay
                            "this node has no address that others can call: start it with "
                            "--peer-listen HOST:PORT, not 0.0.0.0");
     if (err == BELAY_ERR_RANGE && command == CMD_CLUSTER_ADD)
-        return reply_error(a, err,
-                           "an address is HOST:PORT, and a name has no space, @, comma or =");
+        return reply_error(
+            a, err,
+            "an address is HOST:PORT, a name has at most %d bytes without spaces, "
+            "quotes, control characters, @, comma and =, and both together "
+            "have at most %d bytes",
+            MEMBER_NAME_MAX - 1, MEMBER_PLACE_MAX - 2);
     if (err == BELAY_ERR_IN_USE && command == CMD_CLUSTER_TRANSFER)
         return reply_error(a, err,
                            "that node cannot lead it: it is down or leaving, does not vote in "
@@ -94,7 +106,8 @@ static struct reply *failed(struct arena *a, enum command_id command, enum belay
     if (err == BELAY_ERR_NOT_FOUND)
         return reply_error(a, err, "no member has that name");
     if (err == BELAY_ERR_EXISTS)
-        return reply_error(a, err, "a member has that name or that address");
+        return reply_error(
+            a, err, "a member has that name, or that address, but not both, or it is leaving");
     if (err == BELAY_ERR_UNAVAILABLE)
         return reply_error(a, err, "no leader has done it in time; it may still happen");
     return reply_error(a, err, "%s", err_text(err));
@@ -102,7 +115,7 @@ static struct reply *failed(struct arena *a, enum command_id command, enum belay
 
 static void on_answer(void *ctx, enum belay_err err, uint64_t id)
 {
-    struct pending *p = ctx;
+    struct pending_reply *p = ctx;
     struct server *s = p->conn->server;
     struct arena *a = &s->reply_arena;
     arena_reset(a);
@@ -113,19 +126,25 @@ static void on_answer(void *ctx, enum belay_err err, uint64_t id)
         if (p->manner.command == CMD_CLUSTER_ADD)
             reply_int(a, r, "id", (int64_t)id);
     }
-    request_answer(p, r);
+    pipeline_answer(p, r);
 }
 
-static bool wish_of(const struct call *call, struct order_wish *ret)
+static bool has_nul(struct slice s)
+{
+    return s.len > 0 && memchr(s.data, 0, s.len);
+}
+
+static bool wish_of(const struct call *call, struct admin_request *ret)
 {
     static const struct {
         enum command_id command;
-        enum order_wish_kind kind;
+        enum admin_kind kind;
     } kinds[] = {{CMD_CLUSTER_ADD, WISH_ADD},
                  {CMD_CLUSTER_REMOVE, WISH_REMOVE},
                  {CMD_CLUSTER_PRIORITY, WISH_PRIORITY},
                  {CMD_CLUSTER_TRANSFER, WISH_TRANSFER}};
-    if (call->text.len >= sizeof ret->name || call->peer.len >= sizeof ret->peer)
+    if (call->text.len >= sizeof ret->name || call->peer.len >= sizeof ret->peer ||
+        has_nul(call->text) || has_nul(call->peer))
         return false;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (call->command == command_get(kinds[i].command))
@@ -141,20 +160,22 @@ static bool wish_of(const struct call *call, struct order_wish *ret)
 
 static void change(struct conn *c, const struct call *call, bool close)
 {
-    struct order_raft *o = host_order(c->server->host);
+    struct replica *o = runtime_replica(c->server->runtime);
     struct arena *a = &c->server->request_arena;
-    struct order_wish wish = {0};
+    struct admin_request wish = {0};
     if (!wish_of(call, &wish)) {
-        request_reply(c, reply_error(a, BELAY_ERR_RANGE, "the name or address is too long"),
-                      close);
+        pipeline_reply(c,
+                       reply_error(a, BELAY_ERR_RANGE,
+                                   "the name or address is too long, or has a NUL in it"),
+                       close);
         return;
     }
-    if (wish.group >= order_raft_groups(o)) {
-        request_reply(c, reply_error(a, BELAY_ERR_NOT_FOUND, "there is no such shard"), close);
+    if (wish.group >= replica_groups(o)) {
+        pipeline_reply(c, reply_error(a, BELAY_ERR_NOT_FOUND, "there is no such shard"), close);
         return;
     }
-    struct pending *p = request_defer(c, call, close, forget);
-    p->wish = order_raft_ask(o, &wish, on_answer, p);
+    struct pending_reply *p = pipeline_defer(c, call, close, forget);
+    p->wish = replica_admin_ask(o, &wish, on_answer, p);
     if (!p->wish)
         on_answer(p, BELAY_ERR_LIMIT, 0);
 }
@@ -162,13 +183,13 @@ static void change(struct conn *c, const struct call *call, bool close)
 void cluster_action(struct conn *c, const struct call *call, bool close)
 {
     struct server *s = c->server;
-    if (!s->host)
-        request_reply(c,
-                      reply_error(&s->request_arena, BELAY_ERR_UNAVAILABLE,
-                                  "this server keeps nothing on disk and is in no cluster"),
-                      close);
+    if (!s->runtime)
+        pipeline_reply(c,
+                       reply_error(&s->request_arena, BELAY_ERR_UNAVAILABLE,
+                                   "this server keeps nothing on disk and is in no cluster"),
+                       close);
     else if (call->command == command_get(CMD_CLUSTER_STATUS))
-        request_reply(c, status(s), close);
+        pipeline_reply(c, status(s), close);
     else
         change(c, call, close);
 }

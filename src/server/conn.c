@@ -1,6 +1,6 @@
 /* conn.c - one client connection, from accept to close: reading, writing, deadlines.
  *
- *   on_read() --request_feed()--> answers in c->out --conn_flush()--> one write
+ *   on_read() --pipeline_feed()--> answers in c->out --conn_flush()--> one write
  *   any state --conn_close()--> closing --on_closed()--> freed
  *
  * All reads share one buffer; only the bytes of an unfinished request are kept. A client that
@@ -8,6 +8,8 @@
  * more than may be kept for it meanwhile is not read until it may go on. */
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/tally.h"
+#include "proto/http.h"
 #include "server/state.h"
 
 #include <errno.h>
@@ -28,18 +30,51 @@ static uint64_t now_ms(const struct conn *c)
 
 /* --- buffers --- */
 
+static void report_in(struct conn *c)
+{
+    budget_report(&c->server->budget, BUDGET_INPUT, c->in_reported, c->in.cap);
+    c->in_reported = c->in.cap;
+}
+
 static void in_put(struct conn *c, struct slice bytes)
 {
     buf_put_slice(&c->in, bytes);
     BELAY_CHECK(!c->in.oom);
-    c->server->in_bytes += bytes.len;
+    report_in(c);
 }
 
 static void in_consume(struct conn *c, size_t n)
 {
     buf_consume(&c->in, n);
-    c->server->in_bytes -= n;
     buf_shrink(&c->in);
+    report_in(c);
+}
+
+void conn_expect(struct conn *c, size_t was, size_t is)
+{
+    c->expected += is - was;
+    c->server->expected += is - was;
+}
+
+static void report_out(struct conn *c, enum budget_part part, size_t bytes)
+{
+    struct budget *b = &c->server->budget;
+    budget_report(b, (enum budget_part)c->reported_as, c->reported, 0);
+    budget_report(b, part, 0, bytes);
+    c->reported_as = (uint8_t)part;
+    c->reported = bytes;
+}
+
+void conn_report(struct conn *c)
+{
+    struct budget *b = &c->server->budget;
+    if (c->closed)
+        return;
+    report_out(c, c->watch ? BUDGET_WATCHERS : BUDGET_OUTPUT,
+               c->out.cap + c->writing_cap + c->held_bytes);
+    bool flood = budget_used(b, BUDGET_OUTPUT) / 2 >= budget_share(b, BUDGET_OUTPUT);
+    if (c->reported > CONN_OUT_LOST_BYTES || (flood && c->reported >= CONN_OUT_BYTES_MAX))
+        c->doomed = true; /* answers that are on their way would only add to it */
 }
 
 void conn_use_out(struct conn *c)
@@ -71,10 +106,15 @@ static void on_closed(uv_handle_t *handle) /* the one place that frees a conn */
     list_remove(&c->all);
     list_remove(&c->dirty);
     list_remove(&c->timed);
-    list_remove(&c->silent);
-    s->in_bytes -= buf_len(&c->in);
+    list_remove(&c->turn);
+    list_remove(&c->woken);
+    list_remove(&c->sliced);
     buf_done(&c->in);
-    buf_done(&c->out);
+    report_in(c);
+    s->leaving[c->reported_as] -= c->reported;
+    report_out(c, (enum budget_part)c->reported_as, 0);
+    if (c->source)
+        source_give(s, c->source);
     free(c->ns);
     free(c->name);
     free(c);
@@ -82,16 +122,43 @@ static void on_closed(uv_handle_t *handle) /* the one place that frees a conn */
     server_accept_more(s);
 }
 
+bool conn_may_return(const struct conn *c)
+{
+    return c->server->stopping || c->sent_away || c->end == END_VANISHED;
+}
+
+/* What the socket says at its end. EPIPE: its FIN had come before the reset. A reset alone may
+ * be a killed client, or something between us: the client may live. */
+static void note_end(struct conn *c, int err)
+{
+    bool closed = err == UV_EOF || err == UV_EPIPE ||
+                  (err == UV_ECONNRESET && c->server->config->reset_frees);
+    if (c->end == END_NOT)
+        c->end = closed ? END_CLOSED : END_VANISHED;
+}
+
 void conn_close(struct conn *c)
 {
     if (c->closed)
         return;
     c->closed = true;
-    request_cancel_all(c);
+    if (c->writing) /* what the reader has taken of it */
+        c->server->metrics.bytes_out +=
+            c->writing_bytes - uv_stream_get_write_queue_size(stream(c));
+    if (c->end == END_NOT)
+        c->end = END_VANISHED;
+    login_cancel(c);
+    pipeline_cancel_all(c);
     watch_close(c);
     attach_drop_all(c);
     list_remove(&c->dirty);
-    c->fd = -1; /* the number may soon be another's */
+    list_remove(&c->turn);
+    list_remove(&c->woken);
+    list_remove(&c->sliced);
+    buf_done(&c->out);
+    report_out(c, (enum budget_part)c->reported_as, c->writing_cap);
+    c->server->leaving[c->reported_as] += c->reported; /* until libuv lets go of it */
+    c->fd = -1;                                        /* the number may soon be another's */
     uv_close((uv_handle_t *)&c->tcp, on_closed);
 }
 
@@ -109,8 +176,9 @@ void conn_finish(struct conn *c)
 
 bool conn_may_take(const struct conn *c)
 {
-    return !c->closing_in && !c->doomed && !c->closed && c->pending_n < CONN_PIPELINE_MAX &&
-           c->held_bytes + buf_len(&c->out) < CONN_OUT_BYTES_MAX &&
+    return !c->closing_in && !c->doomed && !c->logging_in && !c->closed &&
+           c->pending_n < CONN_PIPELINE_MAX &&
+           c->held_bytes + c->expected + buf_len(&c->out) < CONN_OUT_BYTES_MAX &&
            !(c->watch && c->door == DOOR_HTTP);
 }
 
@@ -137,17 +205,25 @@ static void set_reading(struct conn *c, bool on)
         (void)uv_read_stop(stream(c));
 }
 
-/* The client has gone, or will send no more: nobody waits any longer, replies that are made may
- * still be read. */
+/* The client has gone, or will send no more: a killed process and shutdown(SHUT_WR) look the
+ * same. So what was asked is answered, but nobody waits in a line any longer. */
 static void on_eof(struct conn *c, ssize_t why)
 {
-    request_cancel_all(c);
+    note_end(c, (int)why);
     if (why != UV_EOF || c->lingering || (c->watch != NULL)) {
         conn_close(c);
         return;
     }
+    c->half_closed = true;
+    c->since_ms = now_ms(c);
     set_reading(c, false);
-    conn_finish(c);
+    pipeline_end_waits(c);
+    conn_dirty(c);
+}
+
+static bool is_sliced(const struct conn *c)
+{
+    return !list_empty(&c->sliced);
 }
 
 static void take(struct conn *c, struct slice bytes)
@@ -156,30 +232,40 @@ static void take(struct conn *c, struct slice bytes)
     bool fresh = buf_len(&c->in) == 0;
     if (!fresh)
         in_put(c, bytes);
-    size_t used = request_feed(c, fresh ? bytes : buf_slice(&c->in));
+    size_t used = pipeline_feed(c, fresh ? bytes : buf_slice(&c->in));
     if (fresh && used < bytes.len)
         in_put(c, slice_of(bytes.data + used, bytes.len - used));
     else if (!fresh)
         in_consume(c, used);
     if (fresh || used)
         c->since_ms = now_ms(c);
-    if (buf_len(&c->in) == 0)
+    if (buf_len(&c->in) == 0 || is_sliced(c))
         return;
     c->paused = !conn_may_take(c);
-    if (s->in_bytes > SERVER_IN_TOTAL_BYTES && !c->paused)
-        request_fail(c, BELAY_ERR_LIMIT, 503, "too many unfinished requests on this server");
+    bool full = budget_is_full(&s->budget, BUDGET_INPUT) || tally_is_short();
+    if (full && !c->paused)
+        pipeline_fail(c, BELAY_ERR_OVERLOADED, 503,
+                      "too many unfinished requests on this server");
 }
 
-/* Has a deadline: an unfinished request, an HTTP idle time, a reader that must go on reading.
- */
+/* Bytes of a connection that may not go on are kept, but not many. */
+static bool keeps_enough(const struct conn *c)
+{
+    return c->paused && buf_len(&c->in) &&
+           (buf_len(&c->in) > CONN_IN_PARKED_BYTES_MAX ||
+            budget_is_full(&c->server->budget, BUDGET_INPUT));
+}
+
+/* Has a deadline: an unfinished request, an idle time, a reader that must go on reading. */
 static void settle(struct conn *c)
 {
-    bool timed = buf_len(&c->in) || c->door == DOOR_HTTP || c->writing || c->lingering;
+    bool timed = buf_len(&c->in) || c->door != DOOR_SNIFF || c->writing || c->lingering ||
+                 c->half_closed;
     if (timed && list_empty(&c->timed))
         list_push_back(&c->server->timed, &c->timed);
     else if (!timed)
         list_remove(&c->timed);
-    set_reading(c, !(c->paused && buf_len(&c->in) > CONN_IN_PARKED_BYTES_MAX));
+    set_reading(c, !c->half_closed && !is_sliced(c) && !keeps_enough(c));
 }
 
 static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf)
@@ -194,12 +280,67 @@ static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf)
         on_eof(c, n);
         return;
     }
-    list_remove(&c->silent);
+    list_remove(&c->turn);
+    list_push_back(&s->turns, &c->turn);
     s->metrics.bytes_in += (uint64_t)n;
     if (c->closing_in || c->lingering || (c->watch && c->door == DOOR_HTTP))
         return; /* nothing more is taken from it */
     take(c, slice_of(buf->base, (size_t)n));
     settle(c);
+}
+
+/* --- slices --- */
+
+static void on_idle(uv_idle_t *idle)
+{
+    struct server *s = idle->data;
+    conn_go_on(s);
+    if (list_empty(&s->sliced) && list_empty(&s->woken))
+        (void)uv_idle_stop(&s->idle);
+}
+
+/* There is more to do: the loop looks at the sockets, and does not wait for them. */
+static void stay_awake(struct server *s)
+{
+    (void)uv_idle_start(&s->idle, on_idle);
+}
+
+void conn_yield(struct conn *c)
+{
+    list_push_back(&c->server->sliced, &c->sliced);
+    stay_awake(c->server);
+}
+
+void conn_wake(struct conn *c)
+{
+    if (list_empty(&c->woken))
+        list_push_back(&c->server->woken, &c->woken);
+}
+
+void conn_tell(struct server *s)
+{
+    uint64_t until = uv_hrtime() + WATCH_SLICE_US * UINT64_C(1000);
+    while (!list_empty(&s->woken) && uv_hrtime() < until) {
+        struct conn *c = list_item(s->woken.next, struct conn, woken);
+        list_remove(&c->woken);
+        conn_flush(c);
+    }
+    if (!list_empty(&s->woken))
+        stay_awake(s);
+}
+
+void conn_go_on(struct server *s)
+{
+    size_t n = 0; /* those who yield again are for the next turn */
+    list_each (it, &s->sliced)
+        n++;
+    for (; n && !list_empty(&s->sliced); n--) {
+        struct conn *c = list_item(s->sliced.next, struct conn, sliced);
+        list_remove(&c->sliced);
+        c->paused = false;
+        take(c, SLICE(""));
+        conn_dirty(c); /* it is written, and read again, at the end of the turn */
+    }
 }
 
 /* --- writing --- */
@@ -215,9 +356,14 @@ static void on_written(uv_write_t *req, int status)
     struct write *w = req->data;
     struct conn *c = w->conn;
     c->writing = false;
+    c->writing_cap = 0;
     c->write_ms = now_ms(c);
-    if (status < 0)
+    if (status < 0) {
+        note_end(c, status);
         c->doomed = true;
+    } else {
+        c->server->metrics.bytes_out += c->writing_bytes;
+    }
     buf_done(&w->bytes);
     free(w);
     if (!c->closed)
@@ -233,10 +379,13 @@ static void write_rest(struct conn *c)
     w->req.data = w;
     c->out = (struct buf){0};
     c->writing = true;
+    c->writing_bytes = buf_len(&w->bytes);
+    c->writing_cap = w->bytes.cap;
     c->write_ms = now_ms(c);
     uv_buf_t b = uv_buf_init(w->bytes.mem + w->bytes.start, (unsigned)buf_len(&w->bytes));
     if (uv_write(&w->req, stream(c), &b, 1, on_written) != 0) {
         c->writing = false;
+        c->writing_cap = 0;
         c->doomed = true;
         buf_done(&w->bytes);
         free(w);
@@ -251,13 +400,14 @@ static void write_out(struct conn *c)
         return;
     ssize_t n = send(c->fd, buf_data(&c->out), len, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
+        note_end(c, uv_translate_sys_error(errno));
         c->doomed = true;
         return;
     }
     c->since_ms = now_ms(c);
     if (c->handover_ns) {
-        metrics_handover(&c->server->metrics, uv_hrtime() - c->handover_ns);
-        c->handover_ns = 0;
+        metrics_handover(&c->server->metrics, c->handovers, uv_hrtime() - c->handover_ns);
+        c->handover_ns = c->handovers = 0;
     }
     if (n > 0) {
         buf_consume(&c->out, (size_t)n);
@@ -293,14 +443,23 @@ static void linger(struct conn *c)
     }
 }
 
+static void put_continue(struct conn *c)
+{
+    c->continue_due = false;
+    conn_use_out(c);
+    http_write_continue(&c->out);
+}
+
 void conn_flush(struct conn *c)
 {
-    bool more;
-    do {
-        more = c->watch && watch_pump(c);
-        write_out(c);
-    } while (more && !c->writing && !c->doomed);
-    if (c->paused && conn_may_take(c)) {
+    if (c->continue_due && !c->head)
+        put_continue(c);
+    bool more = c->watch && watch_pump(c);
+    write_out(c);
+    if (more && !c->writing && !c->doomed)
+        conn_wake(c); /* the others first; while it is writing, on_written() comes back here */
+    conn_report(c);
+    if (c->paused && !is_sliced(c) && conn_may_take(c)) {
         c->paused = false;
         take(c, SLICE(""));
         if (buf_len(&c->out))
@@ -310,7 +469,8 @@ void conn_flush(struct conn *c)
         conn_close(c);
         return;
     }
-    bool done = c->closing_in && !c->head && !c->writing && buf_len(&c->out) == 0;
+    bool last = c->closing_in || (c->half_closed && !c->paused && !is_sliced(c));
+    bool done = last && !c->head && !c->writing && buf_len(&c->out) == 0;
     if (done && !c->lingering) {
         if (c->unheard && c->reading)
             linger(c);
@@ -321,7 +481,65 @@ void conn_flush(struct conn *c)
         settle(c);
 }
 
+/* --- too much to send --- */
+
+/* The one that has the most, and of equals the one that has not read for longest; NULL: nobody
+ * has anything in this part. */
+static struct conn *fullest(struct server *s, enum budget_part part)
+{
+    struct conn *most = NULL;
+    list_each (it, &s->conns) {
+        struct conn *c = list_item(it, struct conn, all);
+        if (c->closed || c->reported_as != part || c->reported == 0)
+            continue;
+        if (!most || c->reported > most->reported ||
+            (c->reported == most->reported && c->write_ms < most->write_ms))
+            most = c;
+    }
+    return most;
+}
+
+static void shed(struct server *s, enum budget_part part)
+{
+    struct conn *c;
+    while (budget_used(&s->budget, part) - s->leaving[part] >= budget_share(&s->budget, part) &&
+           (c = fullest(s, part)) != NULL) {
+        s->metrics.closed_overloaded++;
+        conn_close(c);
+    }
+}
+
+void conn_shed(struct server *s)
+{
+    shed(s, BUDGET_OUTPUT);
+    shed(s, BUDGET_WATCHERS);
+}
+
 /* --- deadlines --- */
+
+/* Nothing is lost when it is closed: it waits for nothing, has no session, watches nothing. */
+static bool is_idle(const struct conn *c)
+{
+    return !c->closed && !c->head && !c->late && !c->watch && !c->sessions && !c->writing &&
+           !c->lingering && buf_len(&c->in) == 0;
+}
+
+bool conn_evict(struct server *s)
+{
+    uint64_t now = uv_now(&s->loop);
+    for (size_t i = 0; i < CONN_EVICT_LOOKS && !list_empty(&s->turns); i++) {
+        struct conn *c = list_item(s->turns.next, struct conn, turn);
+        uint64_t least = c->door == DOOR_SNIFF ? CONN_SILENT_MS : CONN_YIELD_MS;
+        if (is_idle(c) && now - c->since_ms >= least) {
+            s->metrics.closed_yielded++;
+            conn_close(c); /* its end makes room: on_closed() */
+            return true;
+        }
+        list_remove(&c->turn); /* the next ones are looked at next time */
+        list_push_back(&s->turns, &c->turn);
+    }
+    return false;
+}
 
 static bool head_is_whole(const struct conn *c)
 {
@@ -348,15 +566,18 @@ static void sweep_one(struct conn *c, uint64_t now)
         late = age >= CONN_LINGER_MS;
     else if (reader_stalls(c, now))
         late = true;
-    else if (c->head || c->watch || c->closing_in)
+    else if (c->half_closed)
+        late = age >= CONN_HALF_CLOSED_MS;
+    else if (c->head || c->watch || c->closing_in || c->logging_in)
         late = false; /* waits for us, not we for it */
     else if (buf_len(&c->in)) {
         if (age >= (head_is_whole(c) ? limits->body_ms : limits->head_ms)) {
             c->server->metrics.closed_timeout++;
-            request_fail(c, BELAY_ERR_TIMEOUT, 408, "the request took too long to arrive");
+            pipeline_fail(c, BELAY_ERR_TIMEOUT, 408, "the request took too long to arrive");
         }
     } else
-        late = c->door == DOOR_HTTP && age >= limits->idle_ms;
+        late = is_idle(c) &&
+               age >= (c->door == DOOR_HTTP ? limits->idle_ms : limits->resp_idle_ms);
     if (!late)
         return;
     if (!c->lingering)
@@ -379,6 +600,21 @@ void conn_sweep(struct server *s)
 
 /* --- begin --- */
 
+/* May it stay? Some places are kept for operators: the others go by turns, or not at all. */
+static bool admit(struct conn *c)
+{
+    struct server *s = c->server;
+    struct sockaddr_storage addr;
+    int len = sizeof addr;
+    if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&addr, &len) != 0)
+        return false;
+    c->source = source_take(s, (struct sockaddr *)&addr);
+    size_t kept = s->max_conns / SERVER_OPERATORS_MAX;
+    kept = kept < SERVER_OPERATORS_MAX ? kept : SERVER_OPERATORS_MAX;
+    return c->source && (source_is_operator(c->source) || s->n_remote <= s->max_conns - kept ||
+                         conn_evict(s));
+}
+
 void conn_open(struct server *s)
 {
     struct conn *c = mem_zalloc(sizeof *c);
@@ -390,8 +626,11 @@ void conn_open(struct server *s)
     list_init(&c->all);
     list_init(&c->dirty);
     list_init(&c->timed);
-    list_init(&c->silent);
+    list_init(&c->turn);
+    list_init(&c->woken);
+    list_init(&c->sliced);
     list_init(&c->keeper);
+    c->reported_as = BUDGET_OUTPUT;
     BELAY_CHECK(uv_tcp_init(&s->loop, &c->tcp) == 0);
     s->n_conns++;
     list_push_back(&s->conns, &c->all);
@@ -401,11 +640,16 @@ void conn_open(struct server *s)
         conn_close(c);
         return;
     }
+    if (!admit(c)) {
+        s->metrics.refused_connections++;
+        conn_close(c);
+        return;
+    }
     (void)uv_fileno((uv_handle_t *)&c->tcp, &c->fd);
     (void)uv_tcp_nodelay(&c->tcp, 1);
     (void)uv_tcp_keepalive(&c->tcp, 1, KEEPALIVE_S);
     c->since_ms = now_ms(c);
     s->metrics.accepted++;
-    list_push_back(&s->silent, &c->silent);
+    list_push_back(&s->turns, &c->turn);
     set_reading(c, true);
 }

@@ -1,24 +1,25 @@
 #include "server/metrics.h"
 
-#include "base/version.h"
-#include "engine/host.h"
-#include "engine/order_raft.h"
+#include "belay_version.h"
 #include "machine/machine.h"
+#include "net/runtime.h"
+#include "raft/replica.h"
 #include "server/state.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { HANDOVER_FIRST_NS = 16000 };
 
-void metrics_handover(struct metrics *m, uint64_t ns)
+void metrics_handover(struct metrics *m, size_t n, uint64_t ns)
 {
     size_t i = 0;
     for (uint64_t top = HANDOVER_FIRST_NS; i + 1 < METRICS_BUCKETS && ns > top; top *= 2)
         i++;
-    m->handover[i]++;
-    m->handover_n++;
-    m->handover_ns += ns;
+    m->handover[i] += n;
+    m->handover_n += n;
+    m->handover_ns += n * ns;
 }
 
 static void head(struct buf *out, const char *name, const char *type, const char *help)
@@ -33,10 +34,24 @@ static void one(struct buf *out, const char *name, const char *type, const char 
     buf_printf(out, "%s %" PRIu64 "\n", name, value);
 }
 
+void metrics_label(struct buf *out, const char *metric, const char *label, const char *value)
+{
+    buf_printf(out, "%s{%s=\"", metric, label);
+    for (; *value; value++) {
+        if (*value == '\n')
+            buf_put_str(out, "\\n");
+        else if (*value == '"' || *value == '\\')
+            buf_printf(out, "\\%c", *value);
+        else
+            buf_put_byte(out, *value);
+    }
+    buf_put_str(out, "\"} ");
+}
+
 static void put_requests(const struct metrics *m, struct buf *out)
 {
     static const char *const results[] = {"ok", "refused", "error"};
-    head(out, "belay_requests_total", "counter", "Requests by command and result.");
+    head(out, "belay_requests_total", "counter", "Requests answered, by command and result.");
     for (int i = 0; i <= COMMAND_COUNT_ALL; i++) {
         const char *name =
             i < COMMAND_COUNT_ALL ? command_get((enum command_id)i)->name.data : "unknown";
@@ -63,8 +78,10 @@ static void put_news(const struct metrics *m, struct buf *out)
 static void put_handover(const struct metrics *m, struct buf *out)
 {
     uint64_t sum = 0;
-    head(out, "belay_handover_seconds", "histogram",
-         "From the release or the end of a lease to the write of the next holder's answer.");
+    head(
+        out, "belay_handover_seconds", "histogram",
+        "Grants to who stood in line, from the release or the end of a lease (with --data: when it "
+        "is committed) to the write of the answer.");
     for (int i = 0; i + 1 < METRICS_BUCKETS; i++) {
         double top = (double)((uint64_t)HANDOVER_FIRST_NS << i) / 1e9;
         sum += m->handover[i];
@@ -111,7 +128,7 @@ static void put_gauges(const struct server *s, struct buf *out)
     engine_counts(s->engine, &n);
     count_doors(s, doors);
     one(out, "belay_locks", "gauge", "Locks that exist.", n.locks);
-    one(out, "belay_held", "gauge", "Holds.", n.held);
+    one(out, "belay_held", "gauge", "Locks that are held.", n.held);
     one(out, "belay_waiting", "gauge", "Waiters in all lines.", n.waiting);
     one(out, "belay_sessions", "gauge", "Live sessions.", n.sessions);
     one(out, "belay_namespaces", "gauge", "Namespaces.", n.namespaces);
@@ -129,6 +146,17 @@ static void put_gauges(const struct server *s, struct buf *out)
         m->closed_timeout);
     one(out, "belay_closed_lagging_total", "counter", "Watchers closed: fell behind.",
         m->closed_lagging);
+    one(out, "belay_closed_yielded_total", "counter",
+        "Connections closed: idle, and another one needed the place.", m->closed_yielded);
+    one(out, "belay_refused_connections_total", "counter",
+        "Connections refused: too many of one address, or the rest is for operators.",
+        m->refused_connections);
+    one(out, "belay_closed_overloaded_total", "counter",
+        "Connections closed: too much for them was not sent.", m->closed_overloaded);
+    one(out, "belay_overloaded_total", "counter", "Requests refused: no memory for new things.",
+        m->refused_overloaded);
+    one(out, "belay_failed_logins_total", "counter", "Logins with a token that does not count.",
+        m->failed_logins);
     one(out, "belay_guard_refused_total", "counter", "Requests of foreign pages refused.",
         m->refused_guard);
     one(out, "belay_accept_paused_total", "counter", "Times that no connection was free.",
@@ -142,6 +170,17 @@ static void put_gauges(const struct server *s, struct buf *out)
     buf_printf(out, "belay_build_info{version=\"%s\"} 1\n", BELAY_VERSION);
 }
 
+static void put_memory(const struct server *s, struct buf *out)
+{
+    one(out, "belay_memory_max_bytes", "gauge", "Memory that is allowed (--max-memory).",
+        s->budget.limit);
+    head(out, "belay_memory_bytes", "gauge", "Memory that is allocated, by what it is for.");
+    for (int i = 0; i < BUDGET_PARTS; i++)
+        buf_printf(out, "belay_memory_bytes{part=\"%s\"} %zu\n",
+                   budget_part_name((enum budget_part)i),
+                   budget_used(&s->budget, (enum budget_part)i));
+}
+
 /* One row per group for each of these; there are at most SERVER_SHARDS_MAX + 1 groups. */
 static void put_shards(const struct server *s, struct buf *out)
 {
@@ -150,32 +189,72 @@ static void put_shards(const struct server *s, struct buf *out)
     } rows[] = {{"belay_shard_leader", "gauge", "1: this node leads the group."},
                 {"belay_shard_term", "counter", "Term of the group: it rises with elections."},
                 {"belay_shard_committed", "counter", "Log entries committed, as known here."},
-                {"belay_shard_applied", "counter", "Log entries applied here."}};
-    struct order_raft *o = host_order(s->host);
+                {"belay_shard_applied", "counter", "Log entries applied here."},
+                {"belay_shard_journal_bytes", "gauge",
+                 "Bytes of the journal that stay until the shard's next snapshot."}};
+    struct replica *o = runtime_replica(s->runtime);
     for (size_t row = 0; row < sizeof rows / sizeof rows[0]; row++) {
         head(out, rows[row].name, rows[row].type, rows[row].help);
-        for (size_t i = 0; i < order_raft_groups(o); i++) {
-            const struct group *g = order_raft_group(o, i);
+        for (size_t i = 0; i < replica_groups(o); i++) {
+            const struct group *g = replica_group(o, i);
             uint64_t values[] = {group_role(g) == GROUP_LEADER, group_term(g), group_commit(g),
-                                 group_applied(g)};
+                                 group_applied(g), replica_kept_bytes(o, i)};
             buf_printf(out, "%s{shard=\"%zu\"} %" PRIu64 "\n", rows[row].name, i, values[row]);
         }
     }
 }
 
+static void put_ready(const struct server *s, struct buf *out)
+{
+    static const char *const words[] = {"stopping",  "too-old",    "leaving",  "refused",
+                                        "fetching",  "behind",     "starting", "disk-full",
+                                        "no-leader", "no-majority"};
+    const char *word;
+    const char *why = server_not_ready(s, &word);
+    one(out, "belay_ready", "gauge", "1: this node can serve.", !why);
+    head(out, "belay_not_ready", "gauge", "1: this node cannot serve, for this reason.");
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        buf_printf(out, "belay_not_ready{reason=\"%s\"} %d\n", words[i],
+                   why && strcmp(word, words[i]) == 0);
+}
+
 static void put_cluster(const struct server *s, struct buf *out)
 {
-    struct host_member members[GROUP_SERVERS_MAX];
-    struct journal *j = order_raft_journal(host_order(s->host));
-    size_t n = host_members(s->host, members, GROUP_SERVERS_MAX);
-    head(out, "belay_node_up", "gauge", "1: this node is connected to that one.");
-    for (size_t i = 0; i < n; i++)
-        buf_printf(out, "belay_node_up{node=\"%s\"} %d\n", members[i].member.name,
-                   members[i].up);
-    one(out, "belay_ready", "gauge", "1: this node can serve.", !engine_not_ready(s->engine));
+    struct runtime_member members[GROUP_SERVERS_MAX];
+    struct journal *j = replica_journal(runtime_replica(s->runtime));
+    size_t n = runtime_members(s->runtime, members, GROUP_SERVERS_MAX);
+    head(out, "belay_node_up", "gauge", "1: this node and that one are connected, both ways.");
+    for (size_t i = 0; i < n; i++) {
+        metrics_label(out, "belay_node_up", "node", members[i].member.name);
+        buf_printf(out, "%d\n", members[i].up);
+    }
+    head(out, "belay_node_refused", "gauge",
+         "1: this node and that one do not listen to each other, or one does not.");
+    for (size_t i = 0; i < n; i++) {
+        metrics_label(out, "belay_node_refused", "node", members[i].member.name);
+        buf_printf(out, "%d\n", members[i].refused);
+    }
+    head(out, "belay_clock_rate_ppm", "gauge",
+         "How much faster that node's clock goes than this one's, per million; over a minute.");
+    for (size_t i = 0; i < n; i++) {
+        int64_t ppm;
+        if (!replica_clock_rate(runtime_replica(s->runtime), members[i].id, &ppm))
+            continue;
+        metrics_label(out, "belay_clock_rate_ppm", "node", members[i].member.name);
+        buf_printf(out, "%" PRId64 "\n", ppm);
+    }
+    put_ready(s, out);
+    one(out, "belay_disk_full", "gauge", "1: the disk is full, only STALE reads are answered.",
+        replica_is_full(runtime_replica(s->runtime)));
     one(out, "belay_journal_bytes", "gauge", "Bytes of the journal.", journal_bytes(j));
     one(out, "belay_journal_batches_total", "counter", "Batches written to the journal.",
         journal_durable(j));
+    one(out, "belay_snapshots_failed_total", "counter", "Snapshots that could not be stored.",
+        replica_snapshots_failed(runtime_replica(s->runtime)));
+    int64_t left = 0;
+    if (host_certificate_expires_s(s->runtime, &left))
+        one(out, "belay_certificate_expiry_seconds", "gauge",
+            "Until this node's certificate ends; 0: it has.", left > 0 ? (uint64_t)left : 0);
     put_shards(s, out);
 }
 
@@ -185,7 +264,8 @@ void metrics_write(const struct server *s, struct buf *out)
     put_news(&s->metrics, out);
     put_handover(&s->metrics, out);
     put_gauges(s, out);
-    if (s->host)
+    put_memory(s, out);
+    if (s->runtime)
         put_cluster(s, out);
 }
 
@@ -193,7 +273,8 @@ void metrics_info(const struct server *s, struct buf *out)
 {
     struct machine_counts n;
     engine_counts(s->engine, &n);
-    const char *why = engine_not_ready(s->engine);
+    const char *word;
+    const char *why = server_not_ready(s, &word);
     buf_printf(out, "# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n");
     buf_printf(out, "belay_version:%s\r\nprocess_id:%d\r\ntcp_address:%s\r\n", BELAY_VERSION,
                (int)getpid(), s->address);
@@ -205,7 +286,7 @@ void metrics_info(const struct server *s, struct buf *out)
     buf_printf(out, "\r\n# Stats\r\ntotal_connections_received:%" PRIu64 "\r\n",
                s->metrics.accepted);
     buf_printf(out, "\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n");
-    buf_printf(out, "\r\n# Belay\r\nengine:%s\r\nready:%s\r\n", s->host ? "raft" : "memory",
+    buf_printf(out, "\r\n# Belay\r\nengine:%s\r\nready:%s\r\n", s->runtime ? "raft" : "memory",
                why ? why : "yes");
     buf_printf(out,
                "locks:%" PRIu64 "\r\nheld:%" PRIu64 "\r\nwaiting:%" PRIu64

@@ -1,17 +1,17 @@
 /* queue.c - /v1/queues/...: the answer comes from PostgreSQL, later; replies behind it wait. */
-#include "queue/front.h"
+#include "queue/gateway.h"
 #include "server/state.h"
 
 /* The connection goes: so does its interest in the answer. */
-static void forget(struct pending *p)
+static void forget(struct pending_reply *p)
 {
     if (p->conn->server->front)
-        front_forget(p->remote);
+        gateway_forget(p->remote);
 }
 
 static void on_answer(void *arg, enum belay_err err, struct slice text)
 {
-    struct pending *p = arg;
+    struct pending_reply *p = arg;
     struct server *s = p->conn->server;
     arena_reset(&s->reply_arena);
     struct reply *r;
@@ -22,7 +22,24 @@ static void on_answer(void *arg, enum belay_err err, struct slice text)
         r->text = text;
         r->status = p->manner.command == CMD_QUEUE_PUSH ? 201 : 200;
     }
-    request_answer(p, r);
+    pipeline_answer(p, r);
+}
+
+/* What manage() of the schema calls it. */
+static const char *what_of(unsigned command)
+{
+    switch (command) {
+    case CMD_QUEUE_PAUSE:
+        return "pause";
+    case CMD_QUEUE_RESUME:
+        return "resume";
+    case CMD_QUEUE_RETRY:
+        return "retry";
+    case CMD_QUEUE_CANCEL:
+        return "cancel";
+    default:
+        return "keep";
+    }
 }
 
 void queue_run(struct conn *c, const struct call *call, bool close)
@@ -30,20 +47,25 @@ void queue_run(struct conn *c, const struct call *call, bool close)
     struct server *s = c->server;
     const struct args *args = &call->args;
     const char *why = "this server was started without --postgres";
-    struct pending *p = request_defer(c, call, close, forget);
+    struct pending_reply *p = pipeline_defer(c, call, close, forget);
     if (s->front && call->action == ACTION_QUEUE_PUSH) {
-        p->remote = front_push(s->front, args_text(args, P_QUEUE), args_text(args, P_JSON),
-                               on_answer, p, &why);
+        p->remote = gateway_push(s->front, args_text(args, P_QUEUE), args_text(args, P_JSON),
+                                 on_answer, p, &why);
+    } else if (s->front && call->action == ACTION_QUEUE_MANAGE) {
+        struct gateway_order order = {.queue = args_text(args, P_QUEUE),
+                                      .what = what_of(p->manner.command),
+                                      .options = args_text(args, P_JSON)};
+        p->remote = gateway_manage(s->front, &order, on_answer, p, &why);
     } else if (s->front) {
-        struct front_filter filter = {.queue = args_text(args, P_QUEUE),
-                                      .status = args_text(args, P_STATUS),
-                                      .entity = args_text(args, P_ENTITY),
-                                      .after = (int64_t)args_number(args, P_AFTER_ID, 0),
-                                      .limit = (int64_t)args_number(args, P_LIMIT, 100)};
-        p->remote = front_list(s->front, &filter, on_answer, p, &why);
+        struct gateway_filter filter = {.queue = args_text(args, P_QUEUE),
+                                        .status = args_text(args, P_STATUS),
+                                        .entity = args_text(args, P_ENTITY),
+                                        .after = (int64_t)args_number(args, P_AFTER_ID, 0),
+                                        .limit = (int64_t)args_number(args, P_LIMIT, 100)};
+        p->remote = gateway_list(s->front, &filter, on_answer, p, &why);
     }
     if (!p->remote) {
         arena_reset(&s->reply_arena);
-        request_answer(p, reply_error(&s->reply_arena, BELAY_ERR_UNAVAILABLE, "%s", why));
+        pipeline_answer(p, reply_error(&s->reply_arena, BELAY_ERR_UNAVAILABLE, "%s", why));
     }
 }

@@ -9,7 +9,7 @@
 #ifndef BELAY_SERVER_REPAIR_H
 #define BELAY_SERVER_REPAIR_H
 
-#include "engine/inspect.h"
+#include "repair/inspect.h"
 
 struct repair;
 

@@ -9,24 +9,37 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/version.h"
+#include "base/tally.h"
+#include "belay_version.h"
 #include "command/scripts.h"
-#include "engine/host.h"
 #include "engine/order.h"
-#include "queue/front.h"
+#include "net/runtime.h"
+#include "queue/gateway.h"
+#include "raft/replica.h"
 #include "server/state.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 
-enum { LISTEN_BACKLOG = 1024, FD_RESERVE = 64, FD_MIN = 128, SECOND_MS = 1000 };
+enum {
+    LISTEN_BACKLOG = 1024,
+    FD_RESERVE = 64,
+    FD_MIN = 128,
+    SECOND_MS = 1000,
+    READY_SAY_MS = 10000
+};
 
+/* Not the loop's time, which is that of the turn's begin: a request that came during the turn
+ * would count as older than it is, and its lease would end before its client expects it. */
 static uint64_t clock_ms(void *ctx)
 {
-    return uv_now(ctx);
+    (void)ctx;
+    return uv_hrtime() / 1000000;
 }
 
 /* --- the end of a turn --- */
@@ -66,12 +79,14 @@ static void close_all_handles(struct server *s)
 {
     close_handle((uv_handle_t *)&s->engine_timer);
     close_handle((uv_handle_t *)&s->second_timer);
+    close_handle((uv_handle_t *)&s->idle);
     close_handle((uv_handle_t *)&s->prepare);
     close_handle((uv_handle_t *)&s->check);
     close_handle((uv_handle_t *)&s->sigterm);
     close_handle((uv_handle_t *)&s->sigint);
+    close_handle((uv_handle_t *)&s->sighup);
     close_handle((uv_handle_t *)&s->listener);
-    front_close(s->front);
+    gateway_close(s->front);
     s->front = NULL;
 }
 
@@ -79,15 +94,15 @@ static void close_all_handles(struct server *s)
  * told to ask another node, and every connection is closed. */
 static void dismiss_when_idle(struct server *s)
 {
-    if (s->host)
-        host_retire(s->host);
+    if (s->runtime)
+        runtime_retire(s->runtime);
     if (s->dismissed || (!engine_is_idle(s->engine) && uv_now(&s->loop) < s->dismiss_at_ms))
         return;
     s->dismissed = true;
     list_each_safe(it, &s->conns)
     {
         struct conn *c = list_item(it, struct conn, all);
-        request_dismiss_all(c);
+        pipeline_dismiss_all(c);
         watch_close(c);
         conn_finish(c);
     }
@@ -99,13 +114,17 @@ void server_flush(struct server *s)
     engine_flush(s->engine);
     if (s->stopping)
         dismiss_when_idle(s);
+    if (s->logins_changed)
+        login_look(s);
     while (!list_empty(&s->dirty)) {
         struct conn *c = list_item(s->dirty.next, struct conn, dirty);
         list_remove(&c->dirty);
         conn_flush(c);
     }
+    conn_tell(s);
+    conn_shed(s);
     s->turn_ns = 0;
-    if (s->dismissed && s->n_conns == 0 && (!s->host || host_stop(s->host)))
+    if (s->dismissed && s->n_conns == 0 && (!s->runtime || runtime_stop(s->runtime)))
         close_all_handles(s);
     else
         server_arm_timer(s);
@@ -123,16 +142,6 @@ static void on_check(uv_check_t *h)
 
 /* --- connections --- */
 
-/* A connection that never said anything gives way to a new one. */
-static void evict_silent(struct server *s)
-{
-    if (list_empty(&s->silent))
-        return;
-    struct conn *c = list_item(s->silent.next, struct conn, silent);
-    if (uv_now(&s->loop) - c->since_ms >= CONN_SILENT_MS)
-        conn_close(c); /* its end makes room: on_closed() */
-}
-
 static void on_connection(uv_stream_t *listener, int status)
 {
     struct server *s = listener->data;
@@ -146,7 +155,7 @@ static void on_connection(uv_stream_t *listener, int status)
     }
     s->accept_waiting = true; /* libuv takes no more until this one is accepted */
     s->metrics.paused++;
-    evict_silent(s);
+    (void)conn_evict(s);
 }
 
 void server_accept_more(struct server *s)
@@ -163,6 +172,7 @@ static void count_news(struct watcher *w, const struct event *ev)
     if (!ev)
         return; /* something is missing: nothing to count */
     s->metrics.news[ev->kind]++;
+    login_news(s, ev);
     if (ev->session.len)
         attach_news(s, ev);
 }
@@ -173,6 +183,37 @@ static void count_news(struct watcher *w, const struct event *ev)
  * of for longer than ENGINE_STALL_MAX_MS counts as stopped. */
 static_assert((int)SECOND_MS < (int)ENGINE_STALL_MAX_MS, "an idle second is no stall");
 
+const char *server_not_ready(const struct server *s, const char **ret_word)
+{
+    *ret_word = "stopping";
+    if (s->stopping)
+        return "the server is stopping";
+    *ret_word = "refused";
+    const char *why = s->runtime ? runtime_not_ready(s->runtime) : NULL;
+    return why ? why : engine_not_ready(s->engine, ret_word);
+}
+
+/* A line when it changes; what changes all the time is counted. */
+static void say_ready(struct server *s, uint64_t now)
+{
+    const char *word;
+    const char *why = server_not_ready(s, &word);
+    const char *now_word = why ? word : "";
+    if (strcmp(now_word, s->said_word) == 0)
+        return;
+    s->ready_changes++;
+    if (now < s->say_ms)
+        return;
+    if (why)
+        log_warn("server.not_ready", "reason=%s text=%s changes=%" PRIu64, word,
+                 log_bytes(slice_str(why)), s->ready_changes);
+    else
+        log_info("server.ready", "changes=%" PRIu64, s->ready_changes);
+    s->said_word = now_word;
+    s->say_ms = now + READY_SAY_MS;
+    s->ready_changes = 0;
+}
+
 static void on_second(uv_timer_t *timer)
 {
     struct server *s = timer->data;
@@ -182,10 +223,16 @@ static void on_second(uv_timer_t *timer)
     if (s->metrics.lag_ms > s->metrics.lag_max_ms)
         s->metrics.lag_max_ms = s->metrics.lag_ms;
     s->second_due_ms = now + SECOND_MS;
+    say_ready(s, now);
+    budget_tend();
+    if (s->runtime && budget_is_full(&s->budget, BUDGET_STATE))
+        replica_save_memory(runtime_replica(s->runtime));
     conn_sweep(s);
     attach_look(s);
+    login_look(s);
+    login_reset(s);
     if (s->accept_waiting)
-        evict_silent(s);
+        (void)conn_evict(s);
     if (s->stopping && now >= s->stop_at_ms) {
         list_each_safe(it, &s->conns) conn_close(list_item(it, struct conn, all));
     }
@@ -210,8 +257,8 @@ static void on_signal(uv_signal_t *handle, int signum)
         return;
     }
     s->stop_at_ms = 0; /* asked twice: at once */
-    if (s->host)
-        host_hurry(s->host);
+    if (s->runtime)
+        runtime_hurry(s->runtime);
 }
 
 static void on_removed(void *ctx)
@@ -245,11 +292,11 @@ static bool listen_on(struct server *s)
     struct sockaddr_storage addr;
     const char *why = NULL;
     const char *text = s->config->listen;
-    if (!guard_parse_listen(text, &addr, &why)) {
+    if (!access_parse_listen(text, &addr, &why)) {
         log_error("server.listen", "address=%s error=\"%s\"", text, why);
         return false;
     }
-    if (!guard_is_loopback((struct sockaddr *)&addr) && !s->config->insecure) {
+    if (!access_is_loopback((struct sockaddr *)&addr) && !s->config->insecure) {
         log_error("server.listen",
                   "address=%s error=\"refusing to listen beyond loopback "
                   "without credentials; --insecure if you must\"",
@@ -265,22 +312,34 @@ static bool listen_on(struct server *s)
     }
     int len = sizeof addr;
     (void)uv_tcp_getsockname(&s->listener, (struct sockaddr *)&addr, &len);
-    guard_format((struct sockaddr *)&addr, s->address, sizeof s->address);
+    access_format((struct sockaddr *)&addr, s->address, sizeof s->address);
     return true;
 }
 
 static void open_handles(struct server *s)
 {
+    (void)uv_replace_allocator(tally_malloc, tally_realloc, tally_calloc, tally_free);
     BELAY_CHECK(uv_loop_init(&s->loop) == 0);
     (void)uv_tcp_init(&s->loop, &s->listener);
     (void)uv_timer_init(&s->loop, &s->engine_timer);
     (void)uv_timer_init(&s->loop, &s->second_timer);
+    (void)uv_idle_init(&s->loop, &s->idle);
     (void)uv_prepare_init(&s->loop, &s->prepare);
     (void)uv_check_init(&s->loop, &s->check);
     (void)uv_signal_init(&s->loop, &s->sigterm);
     (void)uv_signal_init(&s->loop, &s->sigint);
+    (void)uv_signal_init(&s->loop, &s->sighup);
     s->listener.data = s->engine_timer.data = s->second_timer.data = s;
-    s->prepare.data = s->check.data = s->sigterm.data = s->sigint.data = s;
+    s->idle.data = s->prepare.data = s->check.data = s->sigterm.data = s->sigint.data =
+        s->sighup.data = s;
+}
+
+static void on_reload(uv_signal_t *sig, int number)
+{
+    struct server *s = sig->data;
+    (void)number;
+    if (s->runtime)
+        host_reload(s->runtime);
 }
 
 static void start_handles(struct server *s)
@@ -296,6 +355,8 @@ static void start_handles(struct server *s)
     (void)uv_check_start(&s->check, on_check);
     (void)uv_signal_start(&s->sigterm, on_signal, SIGTERM);
     (void)uv_signal_start(&s->sigint, on_signal, SIGINT);
+    if (s->config->cluster.tls_ca)
+        (void)uv_signal_start(&s->sighup, on_reload, SIGHUP);
 }
 
 /* The order of the engine: in memory, or durable with its own sockets and threads on the loop.
@@ -307,23 +368,24 @@ static bool open_order(struct server *s, struct order **ret)
         *ret = order_memory_open();
         return true;
     }
-    struct host_config config = {.loop = &s->loop,
-                                 .data = c->data,
-                                 .node = c->node,
-                                 .peers = c->peers,
-                                 .peer_listen = c->peer_listen,
-                                 .listen = s->config->listen,
-                                 .join_id = c->join_id,
-                                 .shards = c->shards,
-                                 .priority = c->priority,
-                                 .silence_ms = c->silence_ms,
-                                 .segment_bytes = c->segment_bytes,
-                                 .snapshot_bytes = c->snapshot_bytes,
-                                 .fast_failover = c->fast_failover,
-                                 .insecure = s->config->insecure,
-                                 .removed = on_removed,
-                                 .ctx = s};
-    return host_open(&config, &s->host, ret) == BELAY_OK;
+    struct runtime_config config = {.loop = &s->loop,
+                                    .data = c->data,
+                                    .node = c->node,
+                                    .peers = c->peers,
+                                    .peer_listen = c->peer_listen,
+                                    .listen = s->config->listen,
+                                    .join_id = c->join_id,
+                                    .shards = c->shards,
+                                    .priority = c->priority,
+                                    .silence_ms = c->silence_ms,
+                                    .segment_bytes = c->segment_bytes,
+                                    .snapshot_bytes = c->snapshot_bytes,
+                                    .fast_failover = c->fast_failover,
+                                    .insecure = s->config->insecure,
+                                    .tls = {c->tls_ca, c->tls_cert, c->tls_key},
+                                    .removed = on_removed,
+                                    .ctx = s};
+    return runtime_open(&config, &s->runtime, ret) == BELAY_OK;
 }
 
 /* News have numbers by which a watcher that comes back says how far it got. If it comes to
@@ -338,7 +400,7 @@ static uint64_t first_number(void)
 
 static bool open_engine(struct server *s)
 {
-    struct engine_config config = {.clock_ms = clock_ms, .clock_ctx = &s->loop};
+    struct engine_config config = {.clock_ms = clock_ms};
     s->feed = feed_open(SERVER_FEED_EVENTS);
     feed_start_at(s->feed, first_number());
     s->scripts = scripts_open();
@@ -350,16 +412,19 @@ static bool open_engine(struct server *s)
     s->counter.wake = count_news;
     list_init(&s->counter.node);
     feed_watch(s->feed, &s->counter);
-    return !s->host || host_start(s->host);
+    return !s->runtime || runtime_start(s->runtime);
 }
 
 static void release(struct server *s)
 {
-    struct pending *p;
+    struct pending_reply *p;
     engine_close(s->engine);
-    host_close(s->host);
+    runtime_close(s->runtime);
     feed_close(s->feed);
+    watch_done(s);
     map_done(&s->attached);
+    heap_done(&s->keeps);
+    map_done(&s->sources);
     scripts_close(s->scripts);
     arena_done(&s->request_arena);
     arena_done(&s->reply_arena);
@@ -383,44 +448,59 @@ static void set_limits(struct server *s, const struct server_limits *given)
     s->limits.head_ms = or_default(given->head_ms, CONN_HEAD_MS);
     s->limits.body_ms = or_default(given->body_ms, CONN_BODY_MS);
     s->limits.idle_ms = or_default(given->idle_ms, CONN_IDLE_MS);
+    s->limits.resp_idle_ms = or_default(given->resp_idle_ms, CONN_RESP_IDLE_MS);
     s->limits.write_ms = or_default(given->write_ms, CONN_WRITE_MS);
 }
 
-int server_run(const struct server_config *config)
+enum server_end server_run(const struct server_config *config)
 {
     struct server *s = mem_zalloc(sizeof *s);
     s->config = config;
     set_limits(s, &config->limits);
+    budget_init(&s->budget, config->max_memory);
     s->read_mem = mem_alloc(SERVER_READ_BYTES);
     s->armed_at_ms = s->keep_at_ms = UINT64_MAX;
+    s->said_word = "";
     list_init(&s->conns);
     list_init(&s->dirty);
     list_init(&s->timed);
-    list_init(&s->silent);
+    list_init(&s->turns);
+    list_init(&s->woken);
+    list_init(&s->sliced);
+    source_init(s);
     attach_init(s);
     (void)signal(SIGPIPE, SIG_IGN);
     open_handles(s);
     s->max_conns = allowed_connections(config->max_connections);
     bool started = open_engine(s) && listen_on(s);
     if (started) {
-        log_info("server.start", "version=%s address=%s engine=%s connections=%zu",
-                 BELAY_VERSION, s->address, s->host ? "raft" : "memory", s->max_conns);
-        if (config->on_listening)
-            config->on_listening(s->address);
+        log_info("server.start", "version=%s address=%s engine=%s connections=%zu memory=%zu",
+                 BELAY_VERSION, s->address, s->runtime ? "raft" : "memory", s->max_conns,
+                 s->budget.limit);
         start_handles(s);
+        login_start(s);
+        if (config->on_listening)
+            config->on_listening(s->address); /* who reads it may send SIGTERM at once */
         if (config->postgres)
-            s->front = front_open(&s->loop, config->postgres, config->schema);
+            s->front = gateway_open(&s->loop, config->postgres, config->schema);
     } else {
         close_all_handles(s);
-        if (s->host)
-            host_hurry(s->host);
-        while (s->host && !host_stop(s->host))
+        if (s->runtime)
+            runtime_hurry(s->runtime);
+        while (s->runtime && !runtime_stop(s->runtime))
             (void)uv_run(&s->loop, UV_RUN_ONCE);
     }
     (void)uv_run(&s->loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&s->loop);
+    bool removed = s->runtime && runtime_is_removed(s->runtime);
     if (started)
         log_info("server.stopped", "address=%s", s->address);
+    if (removed)
+        log_error("server.removed",
+                  "error=\"this node is no member of its cluster any more; to bring it back, "
+                  "empty its directory and add it as a new member: belay cluster add\"");
     release(s);
-    return started ? 0 : 1;
+    if (!started)
+        return SERVER_NOT_STARTED;
+    return removed ? SERVER_REMOVED : SERVER_STOPPED;
 }

@@ -9,20 +9,30 @@
 /* Every queue, buffer and time has a name here. */
 enum {
     SERVER_CONNECTIONS_DEFAULT = 10000,
-    SERVER_FEED_EVENTS = 16384,           /* history for watchers that come back */
-    SERVER_READ_BYTES = 65536,            /* one read; the buffer is shared by all */
-    SERVER_IN_TOTAL_BYTES = 256 << 20,    /* unfinished requests of all connections */
-    CONN_PIPELINE_MAX = 1024,             /* requests of a connection without a reply */
-    CONN_LATE_MAX = 1024,                 /* NOBLOCK waits of a connection that push later */
-    CONN_SESSIONS_MAX = 64,               /* sessions attached to a connection */
-    CONN_OUT_BYTES_MAX = 1024 * 1024,     /* unsent replies; above it requests are not taken */
+    SERVER_MEMORY_MIN = 16 << 20,     /* a server that does nothing needs a part of it */
+    SERVER_FEED_EVENTS = 16384,       /* history for watchers that come back */
+    SERVER_READ_BYTES = 65536,        /* one read; the buffer is shared by all */
+    CONN_PIPELINE_MAX = 1024,         /* requests of a connection without a reply */
+    CONN_LATE_MAX = 1024,             /* NOBLOCK waits of a connection that push later */
+    CONN_SESSIONS_MAX = 64,           /* sessions attached to a connection */
+    CONN_OUT_BYTES_MAX = 1024 * 1024, /* unsent replies; above it requests are not taken */
+    CONN_OUT_LOST_BYTES = 16 << 20,   /* unsent replies; above it the connection is closed */
     CONN_IN_PARKED_BYTES_MAX = 64 * 1024, /* bytes kept for a connection that may not go on */
+    CONN_SLICE_US = 1000,  /* so long requests of one connection are taken, then others' */
+    WATCH_SLICE_US = 1000, /* so long news are delivered, then requests are taken again */
     CONN_NAME_BYTES_MAX = 64,
     CONN_HEAD_MS = 10 * 1000, /* defaults of struct server_limits */
     CONN_BODY_MS = 30 * 1000,
     CONN_IDLE_MS = 60 * 1000,
+    CONN_RESP_IDLE_MS = 3600 * 1000,
+    CONN_EVICT_LOOKS = 64,     /* connections looked at for one that may go */
+    CONN_YIELD_MS = 30 * 1000, /* idle for so long: may be closed in favour of a new one */
+    SERVER_OPERATORS_MAX =
+        16,                  /* connections kept for loopback addresses; of few, a sixteenth */
+    SERVER_ADDRESS_PART = 4, /* one address may have one of so many parts of all connections */
     CONN_WRITE_MS = 30 * 1000,
     CONN_LINGER_MS = 1000,      /* after an error: time for the client to read it */
+    CONN_HALF_CLOSED_MS = 5000, /* a client that sends no more: time for its answers */
     CONN_SILENT_MS = 10 * 1000, /* never spoke: may be closed in favour of a new one */
     STREAM_HEARTBEAT_MS = 15 * 1000,
     SERVER_SHARDS_MAX = 64,
@@ -30,20 +40,29 @@ enum {
     SERVER_DRAIN_MS = 1000, /* what is on its way is waited for, before the others are told */
 };
 
+/* In a data directory: when the node starts, nobody has to log in any more (belay auth reset).
+ */
+#define LOGIN_RESET_FILE "auth-reset"
+
 struct server_config {
     const char *listen; /* "127.0.0.1:7117", "[::1]:0" */
     bool insecure;      /* may listen beyond loopback */
+    bool reset_frees;   /* a connection that is reset counts as closed by its client */
     size_t max_connections;
-    struct server_limits { /* 0: the default */
-        uint64_t head_ms;  /* an HTTP head, or the first bytes, must be whole */
-        uint64_t body_ms;  /* a body, or a RESP request, must be whole */
-        uint64_t idle_ms;  /* HTTP keep-alive without a request; RESP may be silent */
-        uint64_t write_ms; /* a reader must take something */
+    size_t max_per_address;    /* of them; 0: a quarter, and all for loopback */
+    size_t max_memory;         /* bytes; 0: by what the process may have (budget.h) */
+    struct server_limits {     /* 0: the default */
+        uint64_t head_ms;      /* an HTTP head, or the first bytes, must be whole */
+        uint64_t body_ms;      /* a body, or a RESP request, must be whole */
+        uint64_t idle_ms;      /* HTTP keep-alive without a request */
+        uint64_t resp_idle_ms; /* RESP without a request, a session, a watch or a wait */
+        uint64_t write_ms;     /* a reader must take something */
     } limits;
     double trust_decay; /* of the norm of calls, in trust_period_ms; 0: trust.h's defaults */
     uint64_t trust_period_ms;
     struct server_cluster { /* data NULL: nothing on disk */
         const char *data, *node, *peers, *peer_listen;
+        const char *tls_ca, *tls_cert, *tls_key; /* all, or none: nodes speak plain text */
         uint64_t join_id;    /* not 0: waits to be added, under this number */
         size_t shards;       /* 0: what is there, or the default */
         uint64_t silence_ms; /* of a node, until who waits there leaves; 0: the default */
@@ -57,6 +76,12 @@ struct server_config {
     void (*on_listening)(const char *address);
 };
 
-/* Serves until SIGTERM or SIGINT. 0: stopped as asked; 1: could not start, the log says why. */
-int server_run(const struct server_config *config);
+enum server_end {
+    SERVER_STOPPED,     /* as asked */
+    SERVER_NOT_STARTED, /* the log says why */
+    SERVER_REMOVED,     /* its cluster has let it go, for good */
+};
+
+/* Serves until SIGTERM or SIGINT, or until its cluster has let it go. */
+enum server_end server_run(const struct server_config *config);
 #endif

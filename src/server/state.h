@@ -3,35 +3,43 @@
  *   accept -> SNIFF --first bytes--> RESP or HTTP
  *   read -> conn_feed() -> request_run() -> engine -> on_answer() -> out -> flush -> one write
  *
- * A request that was taken and has no reply yet is a `struct pending` in the queue of its
+ * A request that was taken and has no reply yet is a `struct pending_reply` in the queue of its
  * connection; replies leave in the order of the queue. Answers only ever append to buffers and
  * mark the connection dirty; closing, cancelling and writing happen in server_flush(), once a
  * loop turn. */
 #ifndef BELAY_SERVER_STATE_H
 #define BELAY_SERVER_STATE_H
 
+#include "auth/token.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/heap.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "command/answer.h"
 #include "command/command.h"
 #include "engine/engine.h"
 #include "events/feed.h"
+#include "server/budget.h"
 #include "server/metrics.h"
 #include "server/server.h"
 #include "server/trust.h"
 
 #include <uv.h>
 
+enum { LOGIN_STRIKES_MAX = 256 }; /* addresses whose failed logins are counted */
 enum { SERVER_SPARE_BUFFERS = 512, SERVER_SPARE_BYTES_MAX = 8192 };
 
-struct host;
-struct front;
-struct front_call;
+struct runtime;
+struct gateway;
+struct gateway_call;
 
 enum door { DOOR_SNIFF, DOOR_RESP, DOOR_HTTP };
+
+/* Why a connection is over. Only a client that has closed it itself has given up what it held
+ * and waited for; any other may live, and count on its leases. */
+enum conn_end { END_NOT, END_CLOSED, END_VANISHED };
 
 struct server {
     const struct server_config *config;
@@ -39,93 +47,151 @@ struct server {
     uv_loop_t loop;
     uv_tcp_t listener;
     uv_timer_t engine_timer, second_timer;
+    uv_idle_t idle; /* runs while somebody waits for its next slice */
     uv_prepare_t prepare;
     uv_check_t check;
-    uv_signal_t sigterm, sigint;
+    uv_signal_t sigterm, sigint, sighup;
     struct engine *engine;
-    struct host *host;   /* of the durable engine; NULL: memory */
-    struct front *front; /* of the queue in PostgreSQL; NULL: none */
+    struct runtime *runtime; /* of the durable engine; NULL: memory */
+    struct gateway *front;   /* of the queue in PostgreSQL; NULL: none */
     struct feed *feed;
     struct scripts *scripts;
     struct arena request_arena, reply_arena;
     struct request request; /* the one that is being taken */
     struct call call;
+    bool acting; /* an action of it is being carried out, and has not answered yet */
     char *read_mem;
     struct list conns;  /* all */
     struct list dirty;  /* have something to write or to do at the end of the turn */
     struct list timed;  /* have a deadline */
-    struct list silent; /* never sent a byte, oldest first */
-    size_t n_conns, max_conns, in_bytes;
+    struct list turns;  /* in the order in which they are asked to make room for others */
+    struct list woken;  /* watchers that have news to read */
+    struct list sliced; /* have used up their slice of the turn, and have more to ask */
+    struct budget budget;
+    size_t leaving[BUDGET_PARTS]; /* of it: of connections that are being closed */
+    size_t expected;              /* bytes of pages that are on their way */
+    size_t n_conns, max_conns;
+    size_t n_remote;    /* of them: not from loopback */
+    struct map sources; /* addresses they come from */
+    struct hash_key source_key;
     bool accept_waiting; /* libuv holds a connection for which there is no room */
     bool stopping;       /* no more requests are taken */
     bool dismissed;      /* and whoever waits has been told */
     uint64_t dismiss_at_ms, stop_at_ms,
         armed_at_ms; /* of the engine timer; UINT64_MAX: not armed */
     uint64_t second_due_ms;
-    uint64_t turn_ns; /* when the work of this turn began */
-    struct pending *free_pendings;
+    const char
+        *said_word; /* what the log said last of why this node cannot serve; empty: it can */
+    uint64_t say_ms, ready_changes; /* not before that again; what was not said since */
+    uint64_t turn_ns;               /* when the work of this turn began */
+    struct pending_reply *free_pendings;
     struct buf spare[SERVER_SPARE_BUFFERS];
     size_t n_spare;
     struct list keepers; /* connections with attached sessions */
     struct map attached; /* those sessions by id */
+    struct heap keeps;   /* the same by when they are to be kept */
+    uint64_t n_attached; /* so far */
     struct hash_key attach_key;
     uint64_t keep_at_ms;
-    uint64_t run_target;    /* a connection's number of the run of this node that is known */
-    struct watcher counter; /* counts news */
+    uint64_t run_target;     /* a connection's number of the run of this node that is known */
+    struct watcher counter;  /* counts news */
+    struct news_bytes *news; /* what watch.c has encoded, for the next watcher */
     struct metrics metrics;
     struct trust trust;
     uint64_t next_conn;
+    bool reset_wanted; /* belay auth reset was called for this directory */
+    struct ask reset_ask;
+    bool logins_changed; /* a token was revoked: whose connections are to be closed? */
+    struct strikes {
+        uint64_t address; /* its hash */
+        uint64_t since_ms;
+        unsigned n;
+    } strikes[LOGIN_STRIKES_MAX];
     char address[128]; /* what it listens on */
+};
+
+struct reply_form {
+    uint8_t resp; /* version */
+    bool close;   /* HTTP: close the connection behind this reply */
+    bool bare;    /* HTTP: it answers HEAD, so its body stays here */
 };
 
 enum pending_state { PENDING_ASKED, PENDING_ANSWERED, PENDING_LATE };
 
-struct pending {
+struct pending_reply {
     struct ask ask; /* first: an answer finds its pending by it */
     struct conn *conn;
-    struct pending *next; /* in the queue, in the late list, or free */
-    struct buf held;      /* the reply, while others are before it */
+    struct pending_reply *next; /* in the queue, in the late list, or free */
+    struct buf held;            /* the reply, while others are before it */
     struct manner manner;
-    void (*forget)(struct pending *p); /* not the engine's: how to call it off */
-    struct front_call *remote;         /* of forget(): what to call off */
-    struct order_ask *wish;
+    void (*forget)(struct pending_reply *p); /* not the engine's: how to call it off */
+    struct gateway_call *remote;             /* of forget(): what to call off */
+    struct admin_call *wish;
+    char *secret;    /* of a token that is being made: told in the answer, kept nowhere else */
     uint64_t ticket; /* late: its place, by which the client knows the push */
     uint8_t state;   /* enum pending_state */
-    bool close;      /* HTTP: close the connection behind this reply */
-    bool bare;       /* HTTP: it answers HEAD, so its body stays here */
-    bool parked;     /* was not answered in the turn it was asked */
+    struct reply_form form;
+    bool ended;        /* its client is half closed: it waits in no line */
+    uint32_t expected; /* bytes of the reply that room is kept for */
 };
 
 struct attached;
 struct watch;
 
+/* What a connection, or an HTTP request, has logged in with. */
+struct login {
+    bool known;
+    char id[TOKEN_ID_BYTES];
+    uint64_t generation;
+};
+
 struct conn {
     uv_tcp_t tcp;
     uv_os_fd_t fd; /* its socket */
     struct server *server;
-    struct list all, dirty, timed, silent, keeper;
+    struct list all, dirty, timed, turn, woken, sliced, keeper;
     struct buf in, out;
-    struct pending *head, *tail; /* replies leave in this order */
-    struct pending *late;        /* told "queued"; the outcome will be pushed */
+    struct source *source;             /* the address it comes from */
+    struct pending_reply *head, *tail; /* replies leave in this order */
+    struct pending_reply *late;        /* told "queued"; the outcome will be pushed */
     struct watch *watch;
     struct attached *sessions;
     char *ns, *name; /* owned; NULL: default, none */
+    struct login login;
+    struct ask login_ask;   /* while group 0 is asked */
+    uint64_t slow_until_ms; /* a failed login is answered then; 0: none is slowed */
+    uint64_t used_ms;       /* the hour for which the use of its token was told */
     uint64_t id, target;
-    uint64_t since_ms; /* of the unfinished request, the idle time, or the linger */
-    uint64_t write_ms; /* when the reader last took something */
-    uint64_t handover_ns;
+    uint64_t since_ms;    /* of the unfinished request, the idle time, or the linger */
+    uint64_t write_ms;    /* when the reader last took something */
+    uint64_t handover_ns; /* since when answers to who stood in line wait to be written */
+    size_t handovers;     /* so many */
+    size_t writing_bytes; /* handed to libuv */
     size_t held_bytes, late_n, sessions_n, write_left;
+    size_t expected;     /* bytes of replies that are not there yet: pages */
+    size_t writing_cap;  /* memory of what libuv has */
+    size_t reported;     /* bytes that the budget knows of, as output or watchers */
+    size_t in_reported;  /* and as input */
+    uint8_t reported_as; /* enum budget_part */
     uint32_t pending_n;
     uint16_t ns_len;
     uint8_t door; /* enum door */
     uint8_t resp; /* version */
-    bool writing, reading, paused, continued;
-    bool bare;       /* the request that is being taken is HEAD */
-    bool sent_away;  /* its last answer was UNAVAILABLE: it goes to another node, perhaps */
-    bool closing_in; /* no more requests are taken; close when all is written */
-    bool doomed;     /* close at the end of the turn, whatever is unsent */
-    bool unheard;    /* it is closed for what it sent, and may still be sending */
-    bool lingering;  /* shut down for writing, waits for the client to go */
+    uint8_t end;  /* enum conn_end */
+    bool writing, reading, paused;
+    bool continued;    /* HTTP: the unfinished request waits for "100 Continue", or has it */
+    bool continue_due; /* it is not sent yet: replies before it go first */
+    bool bare;         /* the request that is being taken is HEAD */
+    bool sent_away;    /* its last answer was UNAVAILABLE: it goes to another node, perhaps */
+    bool logging_in;   /* the request that is first in `in` waits for that */
+    bool login_asked;  /* for that request, group 0 has been */
+    bool login_lost;   /* and did not answer */
+    bool login_slowed; /* and its refusal has waited */
+    bool closing_in;   /* no more requests are taken; close when all is written */
+    bool doomed;       /* close at the end of the turn, whatever is unsent */
+    bool half_closed;  /* the client has sent its last byte, and may still read */
+    bool unheard;      /* it is closed for what it sent, and may still be sending */
+    bool lingering;    /* shut down for writing, waits for the client to go */
     bool closed;
 };
 
@@ -133,6 +199,9 @@ struct conn {
 void server_flush(struct server *s);
 void server_arm_timer(struct server *s);
 void server_accept_more(struct server *s);
+/* NULL: this node can serve; else why not and what to do, and in *ret_word in one word:
+ * stopping, refused, or one of engine_not_ready(). */
+const char *server_not_ready(const struct server *s, const char **ret_word);
 uint64_t server_wall_ns(void);
 
 /* conn.c */
@@ -141,30 +210,66 @@ void conn_close(struct conn *c);          /* not from within an answer; any numb
 void conn_dirty(struct conn *c);          /* look at it at the end of the turn */
 void conn_flush(struct conn *c);          /* its end of the turn */
 void conn_sweep(struct server *s);        /* once a second: deadlines */
+void conn_yield(struct conn *c);          /* the rest of its requests comes in the next turn */
+void conn_wake(struct conn *c);           /* it has news to read */
+void conn_go_on(struct server *s);        /* a slice for each that has yielded */
+void conn_tell(struct server *s);         /* a slice of the news */
+bool conn_evict(struct server *s);        /* one that is idle gives way; false: none is */
 void conn_finish(struct conn *c);         /* takes no more requests, closes when all is sent */
 void conn_use_out(struct conn *c);        /* before the first byte goes into c->out */
 bool conn_may_take(const struct conn *c); /* one more request */
+void conn_expect(struct conn *c, size_t was, size_t is); /* bytes of a page on its way */
+void conn_report(struct conn *c); /* to the budget: what it has to send */
+void conn_shed(struct server *s); /* closes those with the most to send, if it is too much */
+bool conn_may_return(
+    const struct conn *c); /* its client may come back, here or at another node */
 
 /* request.c */
-struct standing server_standing(struct server *s); /* uptime, trust and norm, as of now */
+struct answer_standing
+server_standing(struct server *s); /* uptime, trust and norm, as of now */
 /* Takes the requests in `in`; returns how many bytes were used up. */
-size_t request_feed(struct conn *c, struct slice in);
-void request_reply(struct conn *c, const struct reply *r, bool close); /* in order */
+size_t pipeline_feed(struct conn *c, struct slice in);
+void pipeline_reply(struct conn *c, const struct reply *r, bool close); /* in order */
 /* A request that something else than the engine answers, later: its place in the queue. */
-struct pending *request_defer(struct conn *c, const struct call *call, bool close,
-                              void (*forget)(struct pending *p));
-void request_answer(struct pending *p, const struct reply *r); /* frees it */
-void request_cancel_late(struct conn *c);                      /* NOBLOCK waits */
-void request_cancel_all(struct conn *c);                       /* the client is gone */
-void request_dismiss_all(
+struct pending_reply *pipeline_defer(struct conn *c, const struct call *call, bool close,
+                                     void (*forget)(struct pending_reply *p));
+void pipeline_answer(struct pending_reply *p, const struct reply *r); /* frees it */
+void pipeline_cancel_late(struct conn *c);                            /* NOBLOCK waits */
+void pipeline_cancel_all(struct conn *c);                             /* the client is gone */
+void pipeline_end_waits(struct conn *c); /* nobody waits any longer, but all are answered */
+void pipeline_dismiss_all(
     struct conn *c); /* this node stops: everybody is told to go elsewhere */
-void request_fail(struct conn *c, enum belay_err err, int http_status, const char *what);
+void pipeline_fail(struct conn *c, enum belay_err err, int http_status, const char *what);
+
+/* Submits the call's op: it is answered later, in order. */
+void pipeline_submit(struct conn *c, struct call *call, bool close);
+
+/* login.c */
+enum login_step {
+    LOGIN_OK,
+    LOGIN_NO,   /* it does not count: one answer for every reason */
+    LOGIN_LOST, /* group 0 could not be asked */
+    LOGIN_WAIT, /* leave the request where it is: it is read again */
+};
+extern const char login_lost_text[];
+uint64_t login_wall_ms(void); /* time of day */
+enum login_step login_try(struct conn *c, struct slice id, struct slice secret);
+enum login_step login_http(struct conn *c, const struct request *req);
+/* What it may do, as of now. False: it has not logged in, or that counts no more. */
+bool login_who(const struct conn *c, uint64_t wall_ms, struct machine_token *ret);
+void login_used(struct conn *c, const struct machine_token *who, uint64_t wall_ms);
+void login_forget(struct conn *c);
+void login_cancel(struct conn *c); /* the connection goes */
+void login_look(struct server *s); /* closes connections whose token counts no more */
+void login_news(struct server *s, const struct event *ev);
+void login_start(struct server *s);
+void login_reset(struct server *s); /* once a second: what `belay auth reset` asked for */
 
 /* cluster.c */
 void cluster_action(struct conn *c, const struct call *call, bool close);
 
 /* action.c */
-void action_run(struct conn *c, const struct call *call, bool close);
+void action_run(struct conn *c, struct call *call, bool close);
 
 /* queue.c */
 void queue_run(struct conn *c, const struct call *call, bool close);
@@ -174,21 +279,29 @@ void watch_open(struct conn *c, const struct call *call);
 void watch_close(struct conn *c);
 /* Puts what is new into c->out, a bounded piece of it. True: there is more, write first. */
 bool watch_pump(struct conn *c);
+void watch_done(struct server *s);
 void watch_heartbeat(struct conn *c, uint64_t now_ms);
 
 /* attach.c */
 void attach_init(struct server *s);
-void attach_add(struct conn *c, struct slice session, uint64_t ttl_ms);
+void attach_add(struct conn *c, const struct event *kept);
 void attach_drop_all(struct conn *c);
 /* A lock of an attached session was lost, or the session is over: its connection is told. */
 void attach_news(struct server *s, const struct event *ev);
 void attach_look(struct server *s); /* once a second: is what is attached still so? */
 uint64_t attach_keep(struct server *s, uint64_t now_ms); /* ms until it wants to run again */
 
+/* source.c - addresses and how many connections each has */
+void source_init(struct server *s);
+/* Counts a connection of that address. NULL: it has as many as it may. */
+struct source *source_take(struct server *s, const struct sockaddr *addr);
+void source_give(struct server *s, struct source *source);
+bool source_is_operator(const struct source *source); /* of this machine */
+
 /* guard.c */
-bool guard_is_loopback(const struct sockaddr *addr);
+bool access_is_loopback(const struct sockaddr *addr);
 /* NULL: this page may ask; else why not. */
-const char *guard_http(const struct server *s, const struct request *req);
-bool guard_parse_listen(const char *text, struct sockaddr_storage *ret, const char **ret_why);
-void guard_format(const struct sockaddr *addr, char *ret, size_t cap);
+const char *access_http(const struct server *s, const struct request *req);
+bool access_parse_listen(const char *text, struct sockaddr_storage *ret, const char **ret_why);
+void access_format(const struct sockaddr *addr, char *ret, size_t cap);
 #endif

@@ -1,8 +1,12 @@
 /* watch.c - news to a connection: RESP3 pushes or Server-Sent Events.
  *
  * A watcher is woken by the feed and reads from it at its own pace, never more than
- * WATCH_OUT_BYTES ahead of its reader. One that falls so far behind that the feed has dropped
- * what comes next is told so and closed: it must read the full state and begin again. */
+ * WATCH_OUT_BYTES ahead of its reader. Once it is woken the feed does not call it again before
+ * it has read everything: thousands of watchers cost an op nothing more. What is new is encoded
+ * once for all who read the same form of it. One that falls so far behind that the feed has
+ * dropped what comes next is told so and closed: it must read the full state and begin again.
+ */
+#include "auth/rule.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "command/answer.h"
@@ -13,7 +17,14 @@
 
 #include <stdlib.h>
 
-enum { WATCH_OUT_BYTES = 65536 };
+enum { WATCH_OUT_BYTES = 65536, WATCH_LOOK_MAX = 1024 /* events at one go */ };
+
+/* An event as bytes, in the form that watchers of one kind read. */
+enum { NEWS_KEPT = 64, NEWS_FORMS = 4 }; /* 0: HTTP, else the version of RESP */
+struct news_bytes {
+    uint64_t seq; /* 0: none */
+    struct buf bytes;
+};
 
 struct watch {
     struct watcher watcher; /* first */
@@ -26,11 +37,14 @@ struct watch {
 static void on_wake(struct watcher *w, const struct event *ev)
 {
     (void)ev;
-    conn_dirty(((struct watch *)(void *)w)->conn);
+    feed_unwatch(w); /* until it has read everything */
+    conn_wake(((struct watch *)(void *)w)->conn);
 }
 
+/* The stream is the last reply on its connection, and closes it when it ends: not before. */
 static void open_stream(struct conn *c)
 {
+    c->closing_in = false;
     conn_use_out(c);
     http_write_stream_head(&c->out);
     conn_dirty(c);
@@ -40,12 +54,12 @@ static void open_pushes(struct conn *c)
 {
     struct reply *ok = reply_new(&c->server->request_arena, REPLY_STATUS);
     ok->text = SLICE("OK");
-    request_reply(c, ok, false);
+    pipeline_reply(c, ok, false);
 }
 
 static void refuse(struct conn *c, enum belay_err err, const char *what)
 {
-    request_reply(c, reply_error(&c->server->request_arena, err, "%s", what), c->closing_in);
+    pipeline_reply(c, reply_error(&c->server->request_arena, err, "%s", what), c->closing_in);
 }
 
 void watch_open(struct conn *c, const struct call *call)
@@ -98,15 +112,15 @@ void watch_close(struct conn *c)
     c->watch = NULL;
 }
 
-static void put_news(struct conn *c, uint64_t seq, const struct event *ev)
+static void encode_news(struct buf *out, struct arena *a, unsigned form, uint64_t seq,
+                        const struct event *ev)
 {
-    struct arena *a = &c->server->reply_arena;
     arena_reset(a);
     struct reply *news = answer_news(ev, seq, a);
-    if (c->door == DOOR_HTTP) {
+    if (form == 0) {
         struct buf data = {0};
         json_write(&data, news);
-        http_write_event(&c->out, seq, slice_str(event_word(ev->kind)), buf_slice(&data));
+        http_write_event(out, seq, slice_str(event_word(ev->kind)), buf_slice(&data));
         buf_done(&data);
         return;
     }
@@ -115,7 +129,31 @@ static void put_news(struct conn *c, uint64_t seq, const struct event *ev)
     reply_int(a, push, NULL, (int64_t)seq);
     reply_text(a, push, NULL, slice_str(event_word(ev->kind)));
     reply_add(push, SLICE(""), news);
-    resp_write(&c->out, push, c->resp);
+    resp_write(out, push, (int)form);
+}
+
+static void put_news(struct conn *c, uint64_t seq, const struct event *ev)
+{
+    struct server *s = c->server;
+    unsigned form = c->door == DOOR_HTTP ? 0 : c->resp;
+    BELAY_CHECK(form < NEWS_FORMS);
+    if (!s->news)
+        s->news = mem_zalloc((size_t)NEWS_FORMS * NEWS_KEPT * sizeof *s->news);
+    struct news_bytes *kept = &s->news[(size_t)form * NEWS_KEPT + seq % NEWS_KEPT];
+    if (kept->seq != seq) {
+        buf_clear(&kept->bytes);
+        encode_news(&kept->bytes, &s->reply_arena, form, seq, ev);
+        BELAY_CHECK(!kept->bytes.oom);
+        kept->seq = seq;
+    }
+    buf_put_slice(&c->out, buf_slice(&kept->bytes));
+}
+
+void watch_done(struct server *s)
+{
+    for (size_t i = 0; s->news && i < (size_t)NEWS_FORMS * NEWS_KEPT; i++)
+        buf_done(&s->news[i].bytes);
+    free(s->news);
 }
 
 /* Too slow: the feed has moved on. */
@@ -138,24 +176,47 @@ static void put_gone(struct conn *c, uint64_t seq)
     conn_finish(c);
 }
 
+/* What it watches, and may read now. */
+static bool is_for(const struct watch *w, const struct event *ev,
+                   const struct machine_token *who)
+{
+    if (!slice_eq(ev->ns, w->ns) || !slice_starts(ev->name, w->prefix))
+        return false;
+    struct slice account = ev->account.len ? ev->account : SLICE("default");
+    if (!who)
+        return slice_eq(account, SLICE("default"));
+    return slice_eq(account, who->account) &&
+           rules_can(who->rules, VERB_READ, ev->ns, ev->name, NULL);
+}
+
 bool watch_pump(struct conn *c)
 {
     struct watch *w = c->watch;
     struct feed *feed = c->server->feed;
     const struct event *ev;
-    while (w->next < feed_next(feed) && !c->writing && buf_len(&c->out) < WATCH_OUT_BYTES) {
+    struct machine_token who;
+    bool closed = engine_closed(c->server->engine);
+    if (closed && !login_who(c, login_wall_ms(), &who))
+        return false; /* its connection is about to be closed: login.c */
+    size_t looked = 0;
+    while (w->next < feed_next(feed) && !c->writing && buf_len(&c->out) < WATCH_OUT_BYTES &&
+           looked++ < WATCH_LOOK_MAX) {
         if (feed_get(feed, w->next, &ev) != BELAY_OK) {
             conn_use_out(c);
             put_gone(c, w->next);
             return false;
         }
-        if (slice_eq(ev->ns, w->ns) && slice_starts(ev->name, w->prefix)) {
+        if (is_for(w, ev, closed ? &who : NULL)) {
             conn_use_out(c);
             put_news(c, w->next, ev);
         }
         w->next++;
     }
-    return w->next < feed_next(feed); /* while it is writing, on_written() comes back here */
+    if (w->next < feed_next(feed))
+        return true;
+    if (list_empty(&w->watcher.node))
+        feed_watch(feed, &w->watcher);
+    return false;
 }
 
 void watch_heartbeat(struct conn *c, uint64_t now_ms)

@@ -115,11 +115,12 @@ def encode(*words):
 
 
 class Server:
-    def __init__(self, *args, port=0, env=None):
+    def __init__(self, *args, port=0, env=None, preexec_fn=None, listen=True):
         engine = [] if "--data" in args else ["--memory"]
-        self.args = [BELAY, "serve", *engine, "--listen", "127.0.0.1:%d" % port, *args]
+        where = ["--listen", "127.0.0.1:%d" % port] if listen else []
+        self.args = [BELAY, "serve", *engine, *where, *args]
         self.process = subprocess.Popen(
-            self.args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+            self.args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, preexec_fn=preexec_fn)
         line = self.process.stdout.readline().decode()
         if not line.startswith("listening "):
             raise AssertionError("no server: %r %r" % (line, self.process.stderr.read()))
@@ -162,6 +163,13 @@ class Server:
         while self.metric(name) != value:
             if time.monotonic() > end:
                 raise AssertionError("%s is %s, not %s" % (name, self.metric(name), value))
+            time.sleep(0.005)
+
+    def until_below(self, name, value):
+        end = time.monotonic() + WAIT_S
+        while self.metric(name) >= value:
+            if time.monotonic() > end:
+                raise AssertionError("%s is %s, not below %s" % (name, self.metric(name), value))
             time.sleep(0.005)
 
     def stop(self):

@@ -1,6 +1,6 @@
 """queue_lib.py - what the tests of `belay queue` share: a private PostgreSQL on a unix socket in a temporary
 directory, run by an unprivileged user, gone afterwards; psql; workers; TAP."""
-import atexit, glob, json, os, pwd, random, shutil, signal, subprocess, sys, tempfile, time
+import atexit, glob, json, os, pwd, random, shutil, signal, socket, subprocess, sys, tempfile, threading, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BELAY = os.environ.get("BELAY_BIN", os.path.join(ROOT, "build", "belay"))
@@ -67,6 +67,55 @@ class Cluster:
 
     def one(self, text, **more):
         return self.sql(text, **more)[0][0]
+
+
+class Bouncer:
+    """A PgBouncer before a cluster, on a unix socket of its own."""
+    def __init__(self, cluster, mode="transaction", size=2):
+        self.dir = tempfile.mkdtemp(prefix="belay-bouncer-")
+        if cluster.user:
+            os.chown(self.dir, cluster.user.pw_uid, cluster.user.pw_gid)
+        with open(self.dir + "/ini", "w") as f:
+            f.write(f"[databases]\n* = host={cluster.dir} user=postgres\n[pgbouncer]\nlisten_port = 6432\nunix_socket_dir = {self.dir}\n"
+                    f"auth_type = any\npool_mode = {mode}\ndefault_pool_size = {size}\nserver_login_retry = 1\nlogfile = {self.dir}/log\n")
+        extra = {"user": cluster.user.pw_uid, "group": cluster.user.pw_gid, "extra_groups": []} if cluster.user else {}
+        self.p = subprocess.Popen(["pgbouncer", self.dir + "/ini"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **extra)
+        started.append(self.p)
+        self.url = f"host={self.dir} port=6432 user=postgres dbname=postgres"
+        atexit.register(shutil.rmtree, self.dir, True)
+        until(lambda: os.path.exists(self.dir + "/.s.PGSQL.6432"))
+
+
+class Silent:
+    """A port before a cluster's socket that can stop to pass anything on, and says nothing about it."""
+    def __init__(self, cluster):
+        self.target, self.quiet = cluster.dir + "/.s.PGSQL.5432", False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"host=127.0.0.1 port={self.listener.getsockname()[1]} user=postgres dbname=postgres"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            a = self.listener.accept()[0]
+            b = socket.socket(socket.AF_UNIX)
+            b.connect(self.target)
+            for x, y in ((a, b), (b, a)):
+                threading.Thread(target=self.pump, args=(x, y), daemon=True).start()
+
+    def pump(self, a, b):
+        quiet = self.quiet
+        try:
+            while data := a.recv(65536):
+                if self.quiet != quiet:
+                    return  # and neither side is closed
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the other side has gone
+
+    def silence(self):
+        """All that is connected now hears nothing any more."""
+        self.quiet = object()
 
 
 class Session:

@@ -8,7 +8,7 @@
  * alone, so that everything else goes at full speed. What happened is written into the file
  * REPORT:
  *
- *   killed POINT NAME     or     survived CALLS
+ *   killed POINT NAME     or     survived CALLS NAME...
  *
  * The exit status is the program's, or 137. SIGTERM is passed on. */
 #include <errno.h>
@@ -35,7 +35,7 @@ static const struct call {
 } calls[] = {
     {"pwrite64", SYS_pwrite64},   {"fdatasync", SYS_fdatasync}, {"fsync", SYS_fsync},
     {"fallocate", SYS_fallocate}, {"renameat", SYS_renameat},   {"renameat2", SYS_renameat2},
-    {"unlinkat", SYS_unlinkat},   {"mkdirat", SYS_mkdirat},
+    {"unlinkat", SYS_unlinkat},   {"mkdirat", SYS_mkdirat},     {"ftruncate", SYS_ftruncate},
 #ifdef SYS_rename
     {"rename", SYS_rename},       {"unlink", SYS_unlink},       {"mkdir", SYS_mkdir},
 #endif
@@ -116,6 +116,20 @@ static void on_term(int sig)
     errno = saved;
 }
 
+/* The names of all calls so far, for the report of a program that survives. */
+static char *names;
+static size_t names_len;
+
+static void note_name(const char *name)
+{
+    size_t n = strlen(name) + 1;
+    names = realloc(names, names_len + n + 1);
+    if (!names)
+        die("realloc");
+    snprintf(names + names_len, n + 1, " %s", name);
+    names_len += n;
+}
+
 /* All of it at once, as when the power goes: EXITKILL ends what is traced with us. */
 static void end_all(const char *report, unsigned long point, const char *name)
 {
@@ -129,8 +143,9 @@ static void end_all(const char *report, unsigned long point, const char *name)
 /* Goes on after one stop; false: the program is over and *status says how. */
 static bool next(const char *report, unsigned long point, unsigned long *count, int *status)
 {
-    static const char *name;
-    static pid_t behind; /* in the call behind which it is killed */
+    const char *name;
+    static const char *killing; /* the call that it is in */
+    static pid_t behind;        /* in the call behind which it is killed */
     pid_t pid = waitpid(-1, status, __WALL);
     if (pid < 0)
         return errno == EINTR;
@@ -141,13 +156,15 @@ static bool next(const char *report, unsigned long point, unsigned long *count, 
     bool stop_again = false;
     if (event == PTRACE_EVENT_SECCOMP) {
         ++*count;
-        name = *count == (point + 1) / 2 ? name_of(pid) : name;
+        name = name_of(pid);
+        note_name(name);
         if (point == 2 * *count - 1)
             end_all(report, point, name);
         stop_again = point == 2 * *count;
         behind = stop_again ? pid : behind;
+        killing = stop_again ? name : killing;
     } else if (sig == (SIGTRAP | 0x80) && pid == behind) {
-        end_all(report, point, name);
+        end_all(report, point, killing);
     }
     bool ours = event != 0 || sig == (SIGTRAP | 0x80) || sig == SIGSTOP || sig == SIGTRAP;
     (void)ptrace(stop_again ? PTRACE_SYSCALL : PTRACE_CONT, pid, NULL,
@@ -170,7 +187,7 @@ int main(int argc, char **argv)
     while (next(argv[1], point, &count, &status))
         continue;
     FILE *f = fopen(argv[1], "w");
-    if (!f || fprintf(f, "survived %lu\n", count) < 0 || fclose(f) != 0)
+    if (!f || fprintf(f, "survived %lu%s\n", count, names ? names : "") < 0 || fclose(f) != 0)
         die(argv[1]);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

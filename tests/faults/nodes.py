@@ -4,6 +4,7 @@
         n.kill(0); n.start(0); n.resp(1)("PING")
 Processes are started directly and ended by their pid, whatever happens."""
 import hashlib
+import http.client
 import os
 import shutil
 import signal
@@ -42,17 +43,30 @@ class Nodes:
         self.joined = {}
         self.logs = [os.path.join(self.dir, "n%d.log" % (i + 1)) for i in range(n)]
 
+    def tls(self, name):
+        """Options of a node's certificate; it is made if need be. None with --insecure."""
+        if "--insecure" in self.args:
+            return []
+        folder = os.path.join(self.dir, "tls")
+        for path, words in (("ca", ["ca"]), (name, ["node", name, "--ca", folder])):
+            if not os.path.exists(os.path.join(folder, path + ".crt")):
+                subprocess.run([BELAY, "cert", *words, "--out", folder], check=True)
+        return ["--tls-ca", os.path.join(folder, "ca.crt"),
+                "--tls-cert", os.path.join(folder, name + ".crt"),
+                "--tls-key", os.path.join(folder, name + ".key")]
+
     def data(self, i):
         return os.path.join(self.dir, "n%d" % (i + 1))
 
     def command(self, i):
         c = [BELAY, "serve", "--listen", "127.0.0.1:%d" % self.ports[i], "--data", self.data(i)]
         if i in self.joined:
-            return c + self.joined[i] + ["--peer-listen", "127.0.0.1:%d" % self.peer_ports[i], *self.args]
+            return c + self.joined[i] + ["--peer-listen", "127.0.0.1:%d" % self.peer_ports[i],
+                                         *self.tls(self.name(i)), *self.args]
         if self.n > 1:
-            peers = ",".join("n%d=127.0.0.1:%d" % (k + 1, p) for k, p in enumerate(self.peer_ports[:self.first]))
+            peers = ",".join("n%d=%s" % (k + 1, self.peer_address(k)) for k in range(self.first))
             c += ["--node", "n%d" % (i + 1), "--peers", peers, "--peer-listen",
-                  "127.0.0.1:%d" % self.peer_ports[i]]
+                  "127.0.0.1:%d" % self.peer_ports[i], *self.tls("n%d" % (i + 1))]
         return c + list(self.args)
 
     def start(self, i, wait=True, prefix=()):
@@ -138,7 +152,7 @@ class Nodes:
     def cluster(self, *words, at=None):
         """CLUSTER ... at that node, or at any."""
         if at is None:
-            at = [i for i, p in enumerate(self.processes) if p and p.poll() is None][-1]
+            at = self.alive()[-1]
         r = self.resp(at)
         answer = r("CLUSTER", *words)
         r.close()
@@ -146,19 +160,29 @@ class Nodes:
             raise AssertionError(answer)
         return answer
 
-    def join(self, name):
-        """A new node, added to the cluster; its index."""
+    def peer_address(self, i):
+        """Where the others call node i."""
+        return "127.0.0.1:%d" % self.peer_ports[i]
+
+    def new_node(self):
         port, peer = free_ports(2)
-        i = self.n
-        answer = self.cluster("ADD", name, "127.0.0.1:%d" % peer)
-        self.n += 1
         self.ports.append(port)
         self.peer_ports.append(peer)
+        self.n += 1
+        return self.n - 1
+
+    def join(self, name):
+        """A new node, added to the cluster; its index."""
+        i = self.new_node()
         self.processes.append(None)
         self.logs.append(os.path.join(self.dir, name + ".log"))
+        answer = self.cluster("ADD", name, self.peer_address(i), at=self.alive()[-1])
         self.joined[i] = ["--node", name, "--join", str(answer[3])]
         self.start(i)
         return i
+
+    def alive(self):
+        return [i for i, p in enumerate(self.processes) if p and p.poll() is None]
 
     def members(self, i):
         """{node: {field: value}} as node i sees it."""
@@ -173,6 +197,21 @@ class Nodes:
         """Who leads the groups, as node i sees it; None: it does not know."""
         rows = [dict(zip(s[::2], s[1::2])) for s in self.fields(i)[b"shards"]]
         return [s[b"leader"].decode() if s[b"leader"] else None for s in rows]
+
+    def http(self, i, path):
+        """Status and text of GET path at node i."""
+        c = http.client.HTTPConnection("127.0.0.1", self.ports[i], timeout=WAIT_S)
+        c.request("GET", path)
+        answer = c.getresponse()
+        text = answer.read().decode()
+        c.close()
+        return answer.status, text
+
+    def metric(self, i, name):
+        for line in self.http(i, "/metrics")[1].splitlines():
+            if line.startswith(name + " "):
+                return float(line.rpartition(" ")[2])
+        raise AssertionError("no metric " + name)
 
     def until(self, what, seconds=WAIT_S, pause=0.05):
         end = time.monotonic() + seconds

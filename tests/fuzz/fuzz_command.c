@@ -71,8 +71,9 @@ static void on_answer(struct ask *ask, const struct event *ev)
     BELAY_CHECK(++who->answers == 1);
     for (int http = 0; http < 2; http++) {
         who->manner.http = http;
-        const struct reply *r = ev->kind == EVENT_TXN ? answer_txn(ev, (struct standing){0}, &a)
-                                                      : answer_event(ev, who->manner, 1, &a);
+        const struct reply *r = ev->kind == EVENT_TXN
+                                    ? answer_txn(ev, (struct answer_standing){0}, &a)
+                                    : answer_event(ev, who->manner, 1, &a);
         if (http)
             check_http(r);
         else

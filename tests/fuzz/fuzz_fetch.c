@@ -7,9 +7,9 @@
 #include "../sim/sim_disk.h"
 #include "base/check.h"
 #include "base/log.h"
-#include "engine/order_core.h"
-#include "lone.h"
 #include "machine/machine.h"
+#include "raft/replica_core.h"
+#include "single_node.h"
 
 #include <stdint.h>
 
@@ -31,15 +31,15 @@ static void find_snapshot(void *ctx, const char *name)
 static void make_sound(void)
 {
     static struct sim_disk d;
-    struct lone n;
+    struct single_node n;
     struct judged judged = {0};
     sim_disk_init(&d, 1);
-    BELAY_CHECK(lone_open(&n, &d, 1) == BELAY_OK);
+    BELAY_CHECK(single_node_open(&n, &d, 1) == BELAY_OK);
     for (int i = 0; i < 20; i++)
-        BELAY_CHECK(lone_acquire(&n, "default", (char[]){(char)('a' + i), '\0'}) > 0);
-    order_raft_snapshot_now(order_raft_of(n.order));
-    lone_pump(&n);
-    lone_close(&n);
+        BELAY_CHECK(single_node_acquire(&n, "default", (char[]){(char)('a' + i), '\0'}) > 0);
+    replica_snapshot_now(replica_of(n.order));
+    single_node_pump(&n);
+    single_node_close(&n);
     BELAY_CHECK(d.base.ops->list(&d.base, find_snapshot, &d) == BELAY_OK);
     BELAY_CHECK(store_judge(1, 0, buf_slice(&sound), &judged));
     snap = judged.snap;
@@ -48,42 +48,42 @@ static void make_sound(void)
     sim_disk_wipe(&d);
 }
 
-static void say(struct lone *n, struct wire msg)
+static void say(struct single_node *n, struct peer_message msg)
 {
     struct buf frame = {0};
     msg.from = LEADER;
-    wire_put(&msg, &frame);
-    order_raft_receive(order_raft_of(n->order), LEADER, buf_slice(&frame));
+    peer_message_put(&msg, &frame);
+    (void)replica_receive(replica_of(n->order), LEADER, buf_slice(&frame));
     buf_done(&frame);
 }
 
-static void beat(struct lone *n, uint64_t term)
+static void beat(struct single_node *n, uint64_t term)
 {
-    say(n, (struct wire){
+    say(n, (struct peer_message){
                .type = WIRE_APPEND, .term = term, .index = snap.index, .log_term = snap.term});
 }
 
 /* The piece at a place, `len` long or to the end; perhaps not where it belongs. */
-static struct wire piece(size_t at, size_t len, size_t off)
+static struct peer_message piece(size_t at, size_t len, size_t off)
 {
     struct slice all = buf_slice(&sound);
     at = at < all.len ? at : all.len;
     len = len < all.len - at ? len : all.len - at;
-    return (struct wire){.type = WIRE_PIECE,
-                         .index = snap.index,
-                         .log_term = snap.term,
-                         .seq = at + off,
-                         .data = slice_of(all.data + at, len)};
+    return (struct peer_message){.type = WIRE_PIECE,
+                                 .index = snap.index,
+                                 .log_term = snap.term,
+                                 .seq = at + off,
+                                 .data = slice_of(all.data + at, len)};
 }
 
-static void step(struct lone *n, const uint8_t *in, struct slice rest, size_t *at)
+static void step(struct single_node *n, const uint8_t *in, struct slice rest, size_t *at)
 {
-    struct wire offer = {.type = WIRE_SNAPSHOT,
-                         .term = TERM,
-                         .index = snap.index,
-                         .log_term = snap.term,
-                         .seq = buf_len(&sound)};
-    struct wire msg = piece(*at, (size_t)in[1] * 8, 0);
+    struct peer_message offer = {.type = WIRE_SNAPSHOT,
+                                 .term = TERM,
+                                 .index = snap.index,
+                                 .log_term = snap.term,
+                                 .seq = buf_len(&sound)};
+    struct peer_message msg = piece(*at, (size_t)in[1] * 8, 0);
     switch (in[0] % 8) {
     case 0: /* the next piece, as it should be */
         say(n, msg);
@@ -107,48 +107,49 @@ static void step(struct lone *n, const uint8_t *in, struct slice rest, size_t *a
         say(n, msg);
         break;
     case 5:
-        say(n, (struct wire){.type = WIRE_FETCH, .index = in[1], .log_term = 1, .seq = in[2]});
+        say(n, (struct peer_message){
+                   .type = WIRE_FETCH, .index = in[1], .log_term = 1, .seq = in[2]});
         break;
     case 6:
         beat(n, TERM + in[1] % 2);
         break;
     default:
         n->now_ms += in[1] * 64u;
-        order_raft_tick(order_raft_of(n->order));
+        replica_tick(replica_of(n->order));
     }
     if (in[2] % 4 || in[0] % 8 == 0) /* else it takes its time */
-        lone_pump(n);
+        single_node_pump(n);
 }
 
-static bool has_it(const struct lone *n)
+static bool has_it(const struct single_node *n)
 {
-    return order_raft_of(n->order)->replicas[0].snapshot.index >= snap.index;
+    return replica_of(n->order)->replicas[0].snapshot.index >= snap.index;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct sim_disk d;
-    struct lone n;
+    struct single_node n;
     size_t at = 0;
     log_set_level(LOG_NONE);
     if (buf_len(&sound) == 0)
         make_sound();
     sim_disk_init(&d, 2);
-    BELAY_CHECK(lone_open_second(&n, &d) == BELAY_OK);
+    BELAY_CHECK(single_node_open_second(&n, &d) == BELAY_OK);
     beat(&n, TERM);
-    lone_pump(&n);
+    single_node_pump(&n);
     for (size_t i = 0; i < STEPS_MAX && size >= 3; i++, data += 3, size -= 3)
         step(&n, data, slice_of((const char *)data + 3, size - 3), &at);
-    lone_pump(&n);
+    single_node_pump(&n);
     bool stored = has_it(&n);
     if (stored)
         BELAY_CHECK(engine_hash(n.engine, 0) == sound_hash);
-    lone_close(&n);
-    BELAY_CHECK(lone_open_second(&n, &d) == BELAY_OK);
+    single_node_close(&n);
+    BELAY_CHECK(single_node_open_second(&n, &d) == BELAY_OK);
     BELAY_CHECK(has_it(&n) == stored);
     for (size_t i = 0; i < SIM_DISK_FILES; i++)
         BELAY_CHECK(!d.files[i].used || !store_is_incoming(d.files[i].name));
-    lone_close(&n);
+    single_node_close(&n);
     sim_disk_wipe(&d);
     return 0;
 }

@@ -15,9 +15,9 @@ static bool is_inside(struct slice s, struct slice in)
 
 static void check_request(struct request *req, struct slice in, struct arena *a)
 {
-    const struct slice borrowed[] = {req->verb,          req->path,         req->content_type,
-                                     req->host,          req->origin,       req->accept,
-                                     req->last_event_id, req->authorization};
+    const struct slice borrowed[] = {req->verb,          req->path,          req->content_type,
+                                     req->host,          req->origin,        req->accept,
+                                     req->last_event_id, req->authorization, req->fetch_site};
     for (size_t i = 0; i < sizeof borrowed / sizeof borrowed[0]; i++) {
         BELAY_CHECK(is_inside(borrowed[i], in));
         BELAY_CHECK(!borrowed[i].len || !memchr(borrowed[i].data, '\n', borrowed[i].len));

@@ -6,9 +6,9 @@
 #include "../sim/sim_disk.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "engine/inspect.h"
-#include "engine/journal.h"
-#include "engine/journal_format.h"
+#include "repair/inspect.h"
+#include "storage/journal.h"
+#include "storage/journal_format.h"
 
 #include <stdint.h>
 
@@ -44,10 +44,8 @@ static void put_right(struct buf *bytes)
 static void read_and_go_on(struct sim_disk *d)
 {
     size_t records = 0;
-    struct journal_config config = {.disk = &d->base,
-                                    .segment_bytes = JOURNAL_SEGMENT_BYTES_MIN,
-                                    .sink = count,
-                                    .sink_ctx = &records};
+    struct journal_config config = {
+        .disk = &d->base, .segment_bytes = 16 << 10, .sink = count, .sink_ctx = &records};
     struct journal *j = NULL;
     if (journal_open(&config, false, &j) != BELAY_OK)
         return;

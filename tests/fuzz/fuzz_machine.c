@@ -5,8 +5,8 @@
 #include "base/check.h"
 #include "choice.h"
 #include "machine/machine.h"
-#include "opgen.h"
-#include "story.h"
+#include "random_ops.h"
+#include "text_format.h"
 #include "twin.h"
 
 #include <stdint.h>
@@ -20,15 +20,15 @@ static void compare(const struct op *op, const struct effects *got, const struct
 {
     bool same = got->n == want->n;
     for (size_t i = 0; same && i < got->n; i++)
-        same = story_same_event(&got->events[i], &want->events[i]);
+        same = text_same_event(&got->events[i], &want->events[i]);
     if (same)
         return;
     struct buf out = {0};
-    story_put_op(&out, op);
+    text_put_op(&out, op);
     for (size_t i = 0; i < got->n; i++)
-        buf_put_str(&out, "\n  machine: "), story_put_event_fully(&out, &got->events[i]);
+        buf_put_str(&out, "\n  machine: "), text_put_event_fully(&out, &got->events[i]);
     for (size_t i = 0; i < want->n; i++)
-        buf_put_str(&out, "\n  twin:    "), story_put_event_fully(&out, &want->events[i]);
+        buf_put_str(&out, "\n  twin:    "), text_put_event_fully(&out, &want->events[i]);
     fprintf(stderr, "%s\n", buf_cstr(&out));
     check_failed(__FILE__, __LINE__, "the machine and its twin part");
 }
@@ -48,14 +48,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct choice c = choice_bytes(data, n);
     struct machine *m = machine_open((struct hash_key){1, 2});
-    struct twin *t = twin_open();
+    struct twin *t = twin_open(MACHINE_EXPIRE_BATCH);
     struct effects got = {0}, want = {0};
-    struct opgen g;
-    opgen_init(&g, &c);
+    struct random_ops g;
+    random_ops_init(&g, &c);
     for (size_t i = 0; i < OPS_MAX && c.n; i++) {
         struct op op;
         bool read = choice_below(&c, 6) == 5;
-        opgen_next(&g, read, &op);
+        random_ops_next(&g, read, &op);
         effects_reset(&got);
         effects_reset(&want);
         op.index = machine_applied(m) + 1;
@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         }
         compare(&op, &got, &want);
         for (size_t k = 0; k < want.n; k++)
-            opgen_saw(&g, &want.events[k]);
+            random_ops_saw(&g, &want.events[k]);
     }
     check_snapshot(m);
     effects_done(&got);

@@ -1,9 +1,9 @@
 /* Bytes from another node: frames, hellos, messages, configurations. What is accepted must come
  * out the same when it is written again. */
 #include "base/buf.h"
-#include "engine/group.h"
-#include "engine/peer.h"
-#include "engine/wire.h"
+#include "net/peer.h"
+#include "raft/group.h"
+#include "raft/peer_message.h"
 
 #include <stdint.h>
 
@@ -12,11 +12,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void message(struct slice in)
 {
     struct arena a = {0};
-    struct wire w, again;
+    struct peer_message w, again;
     struct buf out = {0};
-    if (wire_decode(in, &a, &w) == BELAY_OK) {
-        wire_encode(&w, &out);
-        BELAY_CHECK(wire_decode(buf_slice(&out), &a, &again) == BELAY_OK);
+    if (peer_message_decode(in, &a, &w) == BELAY_OK) {
+        peer_message_encode(&w, &out);
+        BELAY_CHECK(peer_message_decode(buf_slice(&out), &a, &again) == BELAY_OK);
         BELAY_CHECK(slice_eq(buf_slice(&out), in)); /* one form only */
         BELAY_CHECK(again.n_entries == w.n_entries);
     }
@@ -27,8 +27,8 @@ static void message(struct slice in)
 static void messages(struct slice frame)
 {
     struct arena a = {0};
-    struct wire w;
-    while (frame.len > 0 && wire_next(&frame, &a, &w) == BELAY_OK)
+    struct peer_message w;
+    while (frame.len > 0 && peer_message_next(&frame, &a, &w) == BELAY_OK)
         arena_reset(&a);
     arena_done(&a);
 }

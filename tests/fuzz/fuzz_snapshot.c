@@ -7,7 +7,7 @@
 #include "choice.h"
 #include "machine/machine.h"
 #include "machine/varint.h"
-#include "opgen.h"
+#include "random_ops.h"
 
 #include <stdint.h>
 
@@ -49,13 +49,13 @@ static void use(struct machine *m, uint64_t seed)
     bool opens = is_group_0(m);
     struct choice c = choice_seed(seed);
     struct effects fx = {0};
-    struct opgen g;
-    opgen_init(&g, &c);
+    struct random_ops g;
+    random_ops_init(&g, &c);
     g.now_ms = machine_now(m);
     for (size_t i = 0; i < OPS; i++) {
         struct op op;
         bool read = choice_one_in(&c, 4);
-        opgen_next(&g, read, &op);
+        random_ops_next(&g, read, &op);
         if (op.kind == OP_SESSION_OPEN && !opens)
             continue;
         effects_reset(&fx);
@@ -65,7 +65,7 @@ static void use(struct machine *m, uint64_t seed)
         else
             machine_apply(m, &op, &fx);
         for (size_t k = 0; k < fx.n; k++)
-            opgen_saw(&g, &fx.events[k]);
+            random_ops_saw(&g, &fx.events[k]);
     }
     effects_done(&fx);
 }

@@ -7,10 +7,10 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "engine/inspect.h"
-#include "engine/order_core.h"
-#include "lone.h"
 #include "machine/machine.h"
+#include "raft/replica_core.h"
+#include "repair/inspect.h"
+#include "single_node.h"
 
 #include <stdint.h>
 
@@ -33,14 +33,14 @@ static void note_snapshot(void *ctx, const char *name)
 
 static void make_sound(void)
 {
-    struct lone n;
+    struct single_node n;
     sim_disk_init(&sound, 1);
-    BELAY_CHECK(lone_open(&n, &sound, 1) == BELAY_OK);
-    BELAY_CHECK(lone_acquire(&n, "default", "a") == 1);
-    BELAY_CHECK(lone_acquire(&n, "default", "b") == 2);
-    order_raft_snapshot_now(order_raft_of(n.order));
-    lone_pump(&n);
-    lone_close(&n);
+    BELAY_CHECK(single_node_open(&n, &sound, 1) == BELAY_OK);
+    BELAY_CHECK(single_node_acquire(&n, "default", "a") == 1);
+    BELAY_CHECK(single_node_acquire(&n, "default", "b") == 2);
+    replica_snapshot_now(replica_of(n.order));
+    single_node_pump(&n);
+    single_node_close(&n);
     BELAY_CHECK(sound.base.ops->list(&sound.base, note_snapshot, NULL) == BELAY_OK);
     BELAY_CHECK(snapshot_name[0]);
 }
@@ -63,9 +63,8 @@ static void seal(struct buf *file)
 
 static bool head_of(struct slice file, struct group_snapshot *snap, struct slice *state)
 {
-    struct origin origins[ORIGINS_MAX];
-    size_t n;
-    return store_decode(file, 0, snap, origins, &n, state);
+    struct origin origins[NODE_PLACES];
+    return store_decode(file, 0, snap, origins, state);
 }
 
 /* --- the two ways in --- */
@@ -85,7 +84,7 @@ static void look(struct sim_disk *d, bool *ret_starts)
 {
     static struct sim_disk to;
     struct inspection in;
-    struct lone n;
+    struct single_node n;
     BELAY_CHECK(inspect_open(&d->base, &in) == BELAY_OK);
     bool forged = false;
     for (size_t i = 0; i < in.n_files; i++)
@@ -94,8 +93,8 @@ static void look(struct sim_disk *d, bool *ret_starts)
     if (!in.starts && in.can_salvage && !forged) {
         sim_disk_init(&to, 3);
         BELAY_CHECK(inspect_salvage(&in, &to.base, 99) == BELAY_OK);
-        BELAY_CHECK(lone_open(&n, &to, 1) == BELAY_OK);
-        lone_close(&n);
+        BELAY_CHECK(single_node_open(&n, &to, 1) == BELAY_OK);
+        single_node_close(&n);
         sim_disk_wipe(&to);
     }
     *ret_starts = in.starts;
@@ -105,7 +104,7 @@ static void look(struct sim_disk *d, bool *ret_starts)
 static bool from_disk(const char *name, struct slice file)
 {
     static struct sim_disk d;
-    struct lone n;
+    struct single_node n;
     bool starts;
     sim_disk_init(&d, 2);
     sim_disk_copy(&d, &sound);
@@ -113,12 +112,12 @@ static bool from_disk(const char *name, struct slice file)
     buf_clear(&f->bytes);
     buf_put_slice(&f->bytes, file);
     look(&d, &starts);
-    enum belay_err err = lone_open(&n, &d, 1);
+    enum belay_err err = single_node_open(&n, &d, 1);
     BELAY_CHECK((err == BELAY_OK) == starts || err == BELAY_ERR_IN_USE); /* of another node */
     if (err == BELAY_OK)
-        lone_close(&n);
+        single_node_close(&n);
     else
-        BELAY_CHECK(strlen(order_raft_problem()) > 0);
+        BELAY_CHECK(strlen(replica_problem()) > 0);
     sim_disk_wipe(&d);
     return err == BELAY_OK;
 }

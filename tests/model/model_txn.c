@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "command/txn_json.h"
 #include "machine/machine.h"
-#include "story.h"
+#include "text_format.h"
 #include "txn_twin.h"
 
 #include <inttypes.h>
@@ -40,7 +40,8 @@ struct model {
     struct arena arena;
     struct buf bytes, json, got, want;
     uint64_t seed, asker, ops;
-    uint64_t committed, aborted, parked_ok, timeouts, snapshots, repeated;
+    uint64_t work_max; /* of this episode: machine_set_txn_work() */
+    uint64_t committed, over_limit, aborted, parked_ok, timeouts, snapshots, repeated;
     struct sent sent[SENT];
     size_t n_sent;
 };
@@ -57,12 +58,13 @@ static void fail(const struct model *x, const char *what)
 /* Answers as the oracle says them; grants and refusals of plain locks are seen in the state. */
 static void put_answer(struct model *x, const struct event *ev)
 {
+    x->over_limit += ev->kind == EVENT_FAILED && ev->err == BELAY_ERR_LIMIT;
     if (ev->kind == EVENT_FAILED)
         buf_printf(&x->got, "%" PRIu64 ": failed\n", ev->asker);
     if (ev->kind != EVENT_TXN)
         return;
     buf_printf(&x->got, "%" PRIu64 ":", ev->asker);
-    story_put_txn(&x->got, ev);
+    text_put_txn(&x->got, ev);
     buf_put_byte(&x->got, '\n');
     x->committed += ev->status == TXN_OK;
     x->parked_ok += ev->status == TXN_OK && ev->asker != x->asker;
@@ -182,6 +184,7 @@ static void through_snapshot(struct model *x)
     if (machine_hash(x->m) != machine_hash(x->replayed))
         fail(x, "a replay gives another hash");
     buf_done(&again);
+    machine_set_txn_work(copy, x->work_max);
     machine_close(x->m);
     x->m = copy;
     x->snapshots++;
@@ -206,6 +209,7 @@ static void step_txn(struct model *x, struct op *op)
 {
     struct tt_txn drawn;
     tt_draw(&x->c, &x->tt, &drawn, &x->json);
+    drawn.work_max = x->work_max;
     put_txn(x, op);
     if (choice_one_in(&x->c, 3)) {
         struct sent *s = &x->sent[x->n_sent++ % SENT];
@@ -323,8 +327,11 @@ static void episode(struct model *x, uint64_t seed)
     x->c = choice_seed(seed);
     x->seed = seed;
     x->asker = 0;
+    x->work_max = choice_one_in(&x->c, 2) ? LIMIT_TXN_WORK : 5 + choice_below(&x->c, 20);
     x->m = machine_open(keys[0]);
     x->replayed = machine_open(keys[1]);
+    machine_set_txn_work(x->m, x->work_max);
+    machine_set_txn_work(x->replayed, x->work_max);
     struct buf said = x->tt.said;
     x->tt = (struct tt){.said = said};
     for (size_t i = 0; i < SENT; i++)
@@ -352,8 +359,10 @@ int main(void)
     (void)fflush(stdout);
     for (; x.ops < ops; seed++)
         episode(&x, seed);
-    printf("ok - %" PRIu64 " ops: %" PRIu64 " transactions committed, %" PRIu64 " aborted\n",
-           x.ops, x.committed, x.aborted);
+    printf("ok - %" PRIu64 " ops: %" PRIu64 " transactions committed, %" PRIu64
+           " aborted, %" PRIu64 " too costly\n",
+           x.ops, x.committed, x.aborted, x.over_limit);
+    BELAY_CHECK(ops < 1000 || x.over_limit);
     printf("ok - %" PRIu64 " waited and got on, %" PRIu64 " timed out, none was forgotten\n",
            x.parked_ok, x.timeouts);
     printf("ok - %" PRIu64 " snapshots and replays gave equal bytes and hashes\n", x.snapshots);

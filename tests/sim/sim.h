@@ -15,7 +15,7 @@
 #define BELAY_TESTS_SIM_H
 
 #include "engine/engine.h"
-#include "engine/order_raft.h"
+#include "raft/replica.h"
 #include "sim_client.h"
 #include "sim_disk.h"
 
@@ -23,10 +23,22 @@ enum {
     SIM_NODES = 16, /* 1-based; a number is used once, and some are given in vain */
     SIM_JOINS = 5,  /* of them may be added */
     SIM_TERMS = 1 << 14,
+    DOUBT_MS = 45000, /* with old copies: nobody but who is refused is away for so long */
 };
 
-/* Beside those of enum order_canary. */
-enum { CANARY_NO_COUNTER = 8 }; /* the counter of fences is not in the snapshot */
+/* Beside those of enum replica_canary. */
+enum {
+    CANARY_NO_COUNTER = 8, /* the counter of fences is not in the snapshot */
+    CANARY_LATE = 1024,    /* an answer says what was left when it was granted */
+    CANARY_BY_NUMBER = 16, /* a cancel means whoever has the asker's number */
+    CANARY_OLD_KEEP = 32,  /* a node counts on a session that was kept long ago */
+};
+
+/* Of an asker's count so many bits are compared, as if numbers came again that soon: there are
+ * hardly more of them than asks that may be outstanding at a node. */
+enum { SIM_COUNT_BITS = 4 };
+_Static_assert(SIM_CLIENTS + 1 < 1 << SIM_COUNT_BITS,
+               "a client has one ask at a time, and so has the keeper of sessions");
 
 /* What a defect needs to show may be rare in the mixture that all seeds are drawn from. */
 enum sim_aim {
@@ -34,9 +46,18 @@ enum sim_aim {
     AIM_ALONE,     /* one voter that dies before its disk has what others have heard of it */
     AIM_REFUSALS,  /* refusals that arrive when they are true no more */
     AIM_READS,     /* reads at a leader that does not know yet that there is another */
+    AIM_COPIES,    /* disks that are put back as they were */
     AIM_SNAPSHOTS, /* logs that are cut off while others still send and ask for them */
+    AIM_SEGMENTS,  /* journals of the smallest segments, and starts that are killed as well */
+    AIM_GONE,      /* clients that are gone before they have their answer */
+    AIM_SESSIONS,  /* sessions that are used in several shards, and short */
+    AIM_PLACES,    /* members whose place a node had before that is gone (raft/place.h) */
+    AIM_DEAD,      /* nodes that die while somebody waits there */
     N_AIMS,
 };
+
+/* With smaller segments a few votes use up the reserve of a full disk, and the node ends. */
+enum { SIM_ROOMY_BYTES = 32 << 10 };
 
 /* What may happen in one run, drawn from its seed. */
 struct sim_plan {
@@ -47,14 +68,17 @@ struct sim_plan {
     int clients;
     bool crashes, pauses, cuts, one_way, transfers, changes, clocks, aim_leader, herd;
     bool hunt;       /* who has just become leader is cut off or killed a moment later */
+    bool old_copies; /* of one node: its disk is put back as it was a while ago */
+    bool upgrade;    /* nodes know the newest level only when they start for the second time */
     bool bad_disks;  /* a write fails: the node gives up and is started again */
     bool slow;       /* some clocks go at a quarter of the world's time, instead of 4 % off */
+    bool fine;       /* they are 0.1 % off at most */
     bool short_ttls; /* leases as short as an election */
     unsigned habits; /* enum sim_habit: what clients do */
     unsigned loss, twice;       /* per cent of messages */
     unsigned delay_ms, disk_ms; /* at most */
     unsigned inflight;          /* entries on their way to a follower */
-    uint64_t snapshot_bytes;
+    uint64_t snapshot_bytes, segment_bytes;
     uint64_t fault_every_ms;
 };
 
@@ -79,8 +103,10 @@ struct sim_node {
     struct order *order; /* NULL: it is down */
     struct engine *engine;
     struct feed *feed;
+    bool old;      /* it does not know the newest level */
     uint64_t life; /* counts starts: events of an earlier one are void */
     uint64_t paused_until;
+    uint64_t lost_ms; /* it died, and its connections with all others ended; 0: not with all */
     uint64_t clock_from, clock_base; /* its clock: base + (now - from) * rate / 1000 */
     uint64_t rate;
     uint64_t next_wake;
@@ -90,16 +116,21 @@ struct sim_node {
     bool member; /* has been part of the cluster */
     bool joins;  /* it was not there when it was made */
     bool wrong_disk;
-    bool dying;                            /* its disk failed: it stops when the call is back */
-    enum order_wish_kind wish;             /* what an operator asked here last */
-    unsigned wishes;                       /* not answered yet */
-    bool was_in;                           /* its membership was committed */
-    bool leaving;                          /* an operator wants it removed */
-    bool gone;                             /* and stopped, for good */
-    uint64_t applied[SIM_GROUPS];          /* ops in its state */
-    uint64_t compared[SIM_GROUPS];         /* the same, when its hash was last looked at */
-    uint64_t read_at[SIM_GROUPS];          /* the same, when it was last read from */
+    struct sim_disk copy; /* of its disk, as it was */
+    bool has_copy;
+    bool is_old;                   /* it has begun from the copy */
+    bool refused;                  /* and was not believed: it stays down, and is removed */
+    bool dying;                    /* its disk failed: it stops when the call is back */
+    enum admin_kind wish;          /* what an operator asked here last */
+    unsigned wishes;               /* not answered yet */
+    bool was_in;                   /* its membership was committed */
+    bool leaving;                  /* an operator wants it removed */
+    bool gone;                     /* and stopped, for good */
+    uint64_t applied[SIM_GROUPS];  /* ops in its state */
+    uint64_t compared[SIM_GROUPS]; /* the same, when its hash was last looked at */
+    uint64_t read_at[SIM_GROUPS];  /* the same, when it was last read from */
     uint64_t shown[SIM_SPACES][SIM_LOCKS]; /* the largest fence of an exclusive hold in it */
+    uint64_t terms[SIM_GROUPS];            /* that are on its disk, whatever happens */
     struct sim_news news;
 };
 
@@ -143,7 +174,12 @@ struct sim_world {
     struct sim_past past;
     struct judge *judge;
     bool healing;
+    uint64_t calm_ms; /* nobody was stopped, and nobody started, since then */
     uint64_t leader_of[SIM_GROUPS][SIM_TERMS];
+    struct group_conf members; /* of group 0: the newest that any node knows as committed */
+    uint64_t members_index;
+    uint64_t n_looks;   /* at the members */
+    uint64_t old_node;  /* whose disk is put back; 0: none yet */
     uint64_t next_node; /* a number that nobody had */
     uint64_t names;     /* of nodes that were to be added */
     uint64_t n_acked, n_faults, n_crashes, n_reads, n_leaders, n_unknown, n_changes;
@@ -179,7 +215,11 @@ void sim_node_crash(struct sim_world *w, uint64_t id);
 void sim_node_event(struct sim_world *w, struct sim_event *ev);
 void sim_node_settle(struct sim_world *w, struct sim_node *n);
 uint64_t sim_node_clock(const struct sim_node *n);
+void sim_node_put_back(struct sim_node *n); /* it is down: its disk becomes the copy */
 void sim_node_set_rate(struct sim_node *n, uint64_t rate); /* per mille of the world's time */
+/* A node's number in its cluster, and back. */
+uint64_t sim_number(const struct sim_world *w, uint64_t id);
+uint64_t sim_of_number(const struct sim_world *w, uint64_t number);
 struct group *sim_group(const struct sim_node *n, size_t group);
 
 /* sim_tap.c: who is being called; what it applies and reads meanwhile is its own. */
@@ -191,6 +231,8 @@ void judge_close(struct judge *j);
 void judge_apply(struct judge *j, struct sim_node *n, size_t shard, const struct op *op,
                  const struct event *events, size_t n_events);
 void judge_stamped(struct judge *j, size_t shard, uint64_t ms); /* a node says: it is now ms */
+/* When that was first said, in the world; 0: it is not known. */
+uint64_t judge_stamped_at(const struct judge *j, size_t shard, uint64_t ms);
 void judge_read(struct judge *j, struct sim_node *n, const struct machine *m,
                 const struct op *op, const struct event *ev);
 void judge_state(struct judge *j, struct sim_node *n, size_t shard);

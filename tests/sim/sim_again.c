@@ -58,15 +58,6 @@ bool sim_again_told(struct sim_client *c, const struct event *ev)
     return true;
 }
 
-/* With several groups the shard has done it and keeps its answer; but group 0 knew that the
- * session was over, and whoever asked first was told that. */
-static bool session_was_over(const struct sim_client *c)
-{
-    const struct sim_heard *was = &c->call.heard;
-    return c->w->plan.groups > 1 && c->call.session && was->kind == EVENT_FAILED &&
-           was->err == BELAY_ERR_NO_SESSION;
-}
-
 /* Whoever was granted a lock hears the same, or that it is over: then it must not hold it. */
 static bool grant_is_over(const struct sim_client *c, const struct event *ev)
 {
@@ -89,7 +80,7 @@ void sim_again_heard(struct sim_client *c, const struct event *ev)
     bool same = ev->kind == was->kind && ev->err == was->err && ev->reason == was->reason &&
                 ev->status == was->status && ev->fence == was->fence &&
                 (ev->count == was->count || !counts);
-    if (!same && !session_was_over(c) && !(was->kind == EVENT_GRANTED && grant_is_over(c, ev)))
+    if (!same && !(was->kind == EVENT_GRANTED && grant_is_over(c, ev)))
         sim_wrong(c->w, "I30",
                   "client %d asked again (%s, %s) and heard %d (%d, fence %" PRIu64
                   ", count %" PRIu64 ") after %d (%d, fence %" PRIu64 ", count %" PRIu64 ")",

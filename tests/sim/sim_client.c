@@ -529,7 +529,8 @@ static void ask(struct sim_client *c, struct sim_node *n)
         if (space->locks[c->call.lock + i].breaking)
             c->call.shaken = true;
     uint64_t nonce = c->nonce;
-    if (op.wait_ms && has(c, HABIT_GO) && !w->healing && !c->call.told && sim_chance(w, 25)) {
+    bool lasts = op.wait_ms || op.kind == OP_ACQUIRE; /* or its answer is on its way */
+    if (lasts && has(c, HABIT_GO) && !w->healing && !c->call.told && sim_chance(w, 25)) {
         struct sim_event *ev = sim_post(w, sim_random(w, op.wait_ms + 100), EV_GO, 0);
         ev->from = (uint64_t)c->no;
         ev->life = nonce;

@@ -139,6 +139,10 @@ struct sim_lock {
         uint64_t fence, moment;
     } gone[SIM_GONE]; /* given back, and it was answered */
     size_t n_gone;
+    struct {
+        uint64_t fence, ms;
+    } ended[SIM_GONE]; /* by themselves; when the first node knew */
+    size_t n_ended;
     int breaking; /* breaks that are under way, or whose outcome is not known */
 };
 

@@ -8,14 +8,14 @@
 #define BELAY_TESTS_SIM_DISK_H
 
 #include "base/mem.h"
-#include "engine/disk.h"
+#include "storage/disk.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SIM_DISK_FILES = 256, SIM_DISK_SECTOR = 512 };
+enum { SIM_DISK_FILES = 1024, SIM_DISK_SECTOR = 512 };
 
 struct sim_file {
     char name[DISK_NAME_MAX];
@@ -29,7 +29,10 @@ struct sim_disk {
     uint64_t changes;  /* so far */
     uint64_t crash_in; /* 0: never */
     int fail_errno;    /* not 0: the crash point is an error instead */
+    unsigned rolls; /* not 0: of so many new segments one is the last thing before an error */
     bool dead;
+    bool full;         /* nothing new fits */
+    uint64_t reserved; /* bytes of the reserve */
     uint64_t random;
 };
 
@@ -139,15 +142,46 @@ static inline enum belay_err sim_disk_replace(struct disk *base, const char *nam
     return fate == SIM_FINE ? BELAY_OK : BELAY_ERR_IO;
 }
 
+static inline enum belay_err sim_disk_no_space(void)
+{
+    errno = ENOSPC;
+    return BELAY_ERR_IO;
+}
+
 static inline enum belay_err sim_disk_create(struct disk *base, const char *name,
                                              struct slice head, uint64_t bytes)
 {
-    return sim_disk_replace(base, name, head, bytes);
+    struct sim_disk *d = sim_disk_of(base);
+    if (d->full && d->reserved < bytes)
+        return sim_disk_no_space();
+    if (d->full)
+        d->reserved = 0;
+    enum belay_err err = sim_disk_replace(base, name, head, bytes);
+    if (err == BELAY_OK && d->rolls && d->crash_in == 0 && sim_disk_random(d) % d->rolls == 0) {
+        d->crash_in = 1 + sim_disk_random(d) % 3;
+        d->fail_errno = EIO;
+    }
+    return err;
+}
+
+static inline enum belay_err sim_disk_reserve(struct disk *base, uint64_t bytes,
+                                              uint64_t *ret_free)
+{
+    struct sim_disk *d = sim_disk_of(base);
+    *ret_free = d->full ? 0 : UINT64_MAX;
+    if (d->full && d->reserved < bytes)
+        return BELAY_ERR_LIMIT;
+    if (d->reserved < bytes && sim_disk_change(d) != SIM_FINE)
+        return BELAY_ERR_IO;
+    d->reserved = bytes;
+    return BELAY_OK;
 }
 
 static inline enum belay_err sim_disk_put(struct disk *base, const char *name,
                                           struct slice data)
 {
+    if (sim_disk_of(base)->full && data.len > DISK_SMALL_BYTES)
+        return sim_disk_no_space();
     return sim_disk_replace(base, name, data, 0);
 }
 
@@ -173,6 +207,8 @@ static inline enum belay_err sim_disk_extend(struct disk *base, const char *name
                                              struct slice data)
 {
     struct sim_disk *d = sim_disk_of(base);
+    if (d->full)
+        return sim_disk_no_space();
     enum sim_fate fate = sim_disk_change(d);
     if (fate == SIM_NOTHING)
         return BELAY_ERR_IO;
@@ -223,6 +259,8 @@ static inline void sim_disk_wipe(struct sim_disk *d)
         buf_done(&d->files[i].bytes);
         d->files[i].used = false;
     }
+    d->full = false;
+    d->reserved = 0;
 }
 
 static inline void sim_disk_keep(struct disk *base) /* a node's end is not the disk's end */
@@ -242,6 +280,7 @@ static inline void sim_disk_init(struct sim_disk *d, uint64_t seed)
                                         .extend = sim_disk_extend,
                                         .rename = sim_disk_rename,
                                         .remove = sim_disk_remove,
+                                        .reserve = sim_disk_reserve,
                                         .close = sim_disk_keep};
     memset(d, 0, sizeof *d);
     d->base.ops = &ops;

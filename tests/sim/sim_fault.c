@@ -3,13 +3,43 @@
  * Uniform faults miss the known bugs: every seed draws its own mixture, and faults aim at
  * leaders. A hunt cuts off whoever has just been elected, while its first entries are on their
  * way, and joins the one before again: majorities rotate, and entries of several terms meet. */
-#include "engine/member.h"
+#include "raft/member.h"
 #include "sim.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 enum { LATE_MS = 20000 }; /* after the healing */
+
+static void aim_at_sessions(struct sim_plan *p)
+{
+    p->groups = 3;
+    p->crashes = p->short_ttls = true;
+    p->habits |= HABIT_AGAIN | HABIT_SESSION;
+    p->fault_every_ms = 400;
+}
+
+static void aim_at_places(struct sim_plan *p)
+{
+    p->nodes = 3;
+    p->changes = true;
+    p->old_copies = p->upgrade = false;
+    p->fault_every_ms = 400;
+}
+
+static void aim_at_dead(struct sim_plan *p)
+{
+    p->nodes = 3;
+    p->groups = 1;
+    p->crashes = true;
+    p->pauses = p->cuts = p->hunt = p->slow = p->changes = p->bad_disks = false;
+    p->upgrade = p->old_copies = p->aim_leader = false;
+    p->delay_ms = 2;
+    p->disk_ms = p->loss = 0;
+    p->clients = SIM_CLIENTS;
+    p->habits = HABIT_LONG | HABIT_SHARED;
+    p->fault_every_ms = 2000;
+}
 
 static void aim_at(struct sim_plan *p, enum sim_aim aim)
 {
@@ -36,6 +66,11 @@ static void aim_at(struct sim_plan *p, enum sim_aim aim)
         p->delay_ms = 2;
         p->disk_ms = p->loss = 0;
         break;
+    case AIM_COPIES:
+        p->nodes = 3;
+        p->old_copies = p->crashes = p->cuts = true;
+        p->fault_every_ms = 400;
+        break;
     case AIM_SNAPSHOTS:
         p->nodes = 3;
         p->snapshot_bytes = 600;
@@ -43,6 +78,32 @@ static void aim_at(struct sim_plan *p, enum sim_aim aim)
         p->delay_ms = 150;
         p->twice = 30;
         p->fault_every_ms = 500;
+        break;
+    case AIM_SEGMENTS:
+        p->segment_bytes = (uint64_t)JOURNAL_SEGMENT_BYTES_MIN << p->seed % 4;
+        p->groups = p->seed % 4 ? 3 : 1; /* one falls quiet beside others */
+        p->snapshot_bytes = p->seed % 2 ? 600 : 2000;
+        p->crashes = true;
+        p->disk_ms = 40;
+        p->fault_every_ms = 500;
+        break;
+    case AIM_GONE:
+        p->nodes = 1;
+        p->groups = 1;
+        p->crashes = p->pauses = p->changes = p->bad_disks = p->short_ttls = false;
+        p->disk_ms = 200;
+        p->clients = SIM_CLIENTS;
+        p->habits |= HABIT_GO;
+        p->habits &= ~(unsigned)(HABIT_CONVERT | HABIT_BREAK | HABIT_SEVERAL);
+        break;
+    case AIM_SESSIONS:
+        aim_at_sessions(p);
+        break;
+    case AIM_PLACES:
+        aim_at_places(p);
+        break;
+    case AIM_DEAD:
+        aim_at_dead(p);
         break;
     case AIM_ALL:
     case N_AIMS:
@@ -57,9 +118,10 @@ void sim_plan(uint64_t seed, enum sim_aim aim, struct sim_plan *ret)
     static const unsigned delays[] = {0, 2, 10, 40, 150};
     static const unsigned losses[] = {0, 0, 2, 10, 30};
     static const unsigned disks[] = {0, 1, 5, 40, 200};
-    static const unsigned inflights[] = {1, 2, 8, 64, 64};
+    static const unsigned inflights[] = {1, 2, 8, 64, GROUP_INFLIGHT_MAX};
     static const uint64_t snaps[] = {600, 2000, 8000, 1 << 20};
     static const size_t groups[] = {1, 1, 1, 1, 3, 4};
+    static const uint64_t segments[] = {JOURNAL_SEGMENT_BYTES_MIN, 4 << 10, 16 << 10, 64 << 10};
     *ret = (struct sim_plan){.seed = seed,
                              .nodes = sizes[sim_random(&w, 6)],
                              .span_ms = 40000,
@@ -88,7 +150,15 @@ void sim_plan(uint64_t seed, enum sim_aim aim, struct sim_plan *ret)
     for (unsigned habit = 1; habit <= HABIT_ALL; habit <<= 1)
         if (sim_chance(&w, 60))
             ret->habits |= habit;
+    ret->segment_bytes = segments[sim_random(&w, 4)];
+    if (ret->snapshot_bytes > 8000) /* a disk has room for SIM_DISK_FILES */
+        ret->segment_bytes = 64 << 10;
+    ret->old_copies = sim_chance(&w, 25);
+    ret->upgrade = sim_chance(&w, 25);
     aim_at(ret, aim);
+    ret->fine = ret->clocks && !ret->slow && sim_chance(&w, 50);
+    if (ret->old_copies) /* who is refused is removed: others must not be */
+        ret->changes = false;
     if (ret->nodes == 1 && !ret->changes) /* it stays alone */
         ret->cuts = ret->hunt = false;
     if (ret->groups > 1)
@@ -153,11 +223,49 @@ static void cut(struct sim_world *w)
     }
 }
 
+/* In the smallest of its groups. */
+static size_t least_voters(const struct sim_world *w, const struct sim_node *n)
+{
+    size_t least = GROUP_SERVERS_MAX;
+    for (size_t i = 0; i < w->plan.groups; i++) {
+        struct group_conf conf = {0};
+        if (n->order)
+            group_conf(sim_group(n, i), &conf);
+        if (group_conf_voters(&conf) < least)
+            least = group_conf_voters(&conf);
+    }
+    return least;
+}
+
+/* With three voters two can tell what the third has forgotten. */
+/* Mostly the others notice at once that it died: their connections with it end. */
+static void end_connections(struct sim_world *w, struct sim_node *dead)
+{
+    bool all = sim_chance(w, 60);
+    for (uint64_t id = 1; all && id <= SIM_NODES; id++) {
+        struct sim_node *n = &w->nodes[id];
+        if (!n->order)
+            continue;
+        if (w->cut[dead->id][id]) {
+            all = false;
+            break;
+        }
+        sim_enter(n);
+        replica_peer_lost(replica_of(n->order), sim_number(w, dead->id));
+        sim_node_settle(w, n);
+    }
+    dead->lost_ms = all ? w->now : 0;
+}
+
 void sim_crash(struct sim_world *w, uint64_t id)
 {
     if (!w->nodes[id].order || w->nodes[id].gone)
         return;
+    bool put_back = w->nodes[id].has_copy && least_voters(w, &w->nodes[id]) >= 3;
     sim_node_crash(w, id);
+    end_connections(w, &w->nodes[id]);
+    if (put_back && sim_chance(w, 50))
+        sim_node_put_back(&w->nodes[id]);
     sim_post(w, 10 + sim_random(w, 3000), EV_START, id);
 }
 
@@ -185,9 +293,9 @@ static bool is_member(const struct sim_world *w, uint64_t id)
         if (!leader)
             return true; /* who knows */
         group_conf(sim_group(&w->nodes[leader], i), &conf);
-        known |= group_conf_find(&conf, id) != NULL;
+        known |= group_conf_find(&conf, sim_number(w, id)) != NULL;
         group_conf_committed(sim_group(&w->nodes[leader], i), &conf);
-        known |= group_conf_find(&conf, id) != NULL;
+        known |= group_conf_find(&conf, sim_number(w, id)) != NULL;
     }
     return known;
 }
@@ -196,9 +304,11 @@ static void note_members(struct sim_world *w, const struct group *g)
 {
     struct group_conf conf;
     group_conf_committed(g, &conf);
-    for (size_t i = 0; i < conf.n; i++)
-        if (conf.servers[i].id <= SIM_NODES)
-            w->nodes[conf.servers[i].id].was_in = true;
+    for (size_t i = 0; i < conf.n; i++) {
+        uint64_t id = sim_of_number(w, conf.servers[i].id);
+        if (id <= SIM_NODES)
+            w->nodes[id].was_in = true;
+    }
 }
 
 /* Who is in the list and was never there is started. */
@@ -211,28 +321,13 @@ static void start_added(struct sim_world *w)
     note_members(w, sim_group(&w->nodes[leader], 0));
     group_conf(sim_group(&w->nodes[leader], 0), &conf);
     for (size_t i = 0; i < conf.n; i++) {
-        uint64_t id = conf.servers[i].id;
+        uint64_t id = sim_of_number(w, conf.servers[i].id);
         BELAY_CHECK(id <= SIM_NODES);
         if (w->nodes[id].member)
             continue;
         w->nodes[id].member = w->nodes[id].joins = true;
         w->next_node = id >= w->next_node ? id + 1 : w->next_node;
         sim_post(w, 10 + sim_random(w, 2000), EV_START, id);
-    }
-}
-
-/* Who was in and was removed is stopped, for nobody will ever answer there; in the end also who
- * was to be added, when that has come to nothing. */
-void sim_operate(struct sim_world *w)
-{
-    start_added(w);
-    bool late = w->healing && w->now > w->plan.span_ms + LATE_MS;
-    for (uint64_t i = 1; i < w->next_node; i++) {
-        bool removed = w->nodes[i].was_in && w->nodes[i].leaving;
-        if (w->nodes[i].gone || is_member(w, i) || !(removed || late))
-            continue;
-        w->nodes[i].gone = true;
-        sim_node_crash(w, i);
     }
 }
 
@@ -246,17 +341,17 @@ static void wish_done(void *ctx, enum belay_err err, uint64_t id)
     n->w->n_changes += err == BELAY_OK && (n->wish == WISH_ADD || n->wish == WISH_REMOVE);
 }
 
-static void ask(struct sim_world *w, struct sim_node *n, const struct order_wish *wish)
+static void ask(struct sim_world *w, struct sim_node *n, const struct admin_request *wish)
 {
     sim_enter(n);
     n->wish = wish->kind;
-    n->wishes += order_raft_ask(order_raft_of(n->order), wish, wish_done, n) != NULL;
+    n->wishes += replica_admin_ask(replica_of(n->order), wish, wish_done, n) != NULL;
     sim_node_settle(w, n);
 }
 
 /* One that this node knows; false: none. */
-static bool pick_member(struct sim_world *w, const struct sim_node *n, struct order_wish *wish,
-                        uint64_t *ret_id)
+static bool pick_member(struct sim_world *w, const struct sim_node *n,
+                        struct admin_request *wish, uint64_t *ret_id)
 {
     struct group_conf conf;
     struct member m;
@@ -266,7 +361,7 @@ static bool pick_member(struct sim_world *w, const struct sim_node *n, struct or
     const struct group_server *s = &conf.servers[sim_random(w, conf.n)];
     member_parse(s->address, &m);
     memcpy(wish->name, m.name, sizeof wish->name);
-    *ret_id = s->id;
+    *ret_id = sim_of_number(w, s->id);
     return true;
 }
 
@@ -279,7 +374,7 @@ static struct sim_node *pick_node(struct sim_world *w)
 static void change_members(struct sim_world *w)
 {
     struct sim_node *n = pick_node(w);
-    struct order_wish wish = {.kind = WISH_REMOVE};
+    struct admin_request wish = {.kind = WISH_REMOVE};
     uint64_t id;
     if (!n)
         return;
@@ -295,14 +390,52 @@ static void change_members(struct sim_world *w)
     ask(w, n, &wish);
 }
 
+/* Its disk is not believed: somebody who serves lets it go. */
+static void remove_refused(struct sim_world *w, uint64_t id)
+{
+    struct sim_node *n = NULL;
+    struct admin_request wish = {.kind = WISH_REMOVE};
+    struct group_conf conf;
+    struct member m;
+    for (int i = 0; i < 2 * SIM_NODES && !n; i++)
+        n = pick_node(w);
+    if (!n)
+        return;
+    group_conf(sim_group(n, 0), &conf);
+    const struct group_server *s = group_conf_find(&conf, sim_number(w, id));
+    if (!s)
+        return;
+    member_parse(s->address, &m);
+    memcpy(wish.name, m.name, sizeof wish.name);
+    w->nodes[id].leaving = true;
+    ask(w, n, &wish);
+}
+
+/* Who was in and was removed is stopped, for nobody will ever answer there; in the end also who
+ * was to be added, when that has come to nothing. */
+void sim_operate(struct sim_world *w)
+{
+    start_added(w);
+    bool late = w->healing && w->now > w->plan.span_ms + LATE_MS;
+    for (uint64_t i = 1; i < w->next_node; i++) {
+        if (w->nodes[i].refused && !w->nodes[i].gone)
+            remove_refused(w, i);
+        bool removed = w->nodes[i].was_in && w->nodes[i].leaving;
+        if (w->nodes[i].gone || is_member(w, i) || !(removed || late))
+            continue;
+        w->nodes[i].gone = true;
+        sim_node_crash(w, i);
+    }
+}
+
 /* By the core itself, to whoever is fit; or as an operator wants it. */
 static void transfer(struct sim_world *w)
 {
     size_t group = sim_random(w, w->plan.groups);
     uint64_t leader = sim_leader(w, group);
     struct sim_node *n = pick_node(w);
-    struct order_wish wish = {.kind = sim_chance(w, 70) ? WISH_TRANSFER : WISH_PRIORITY,
-                              .priority = (uint8_t)sim_random(w, 3)};
+    struct admin_request wish = {.kind = sim_chance(w, 70) ? WISH_TRANSFER : WISH_PRIORITY,
+                                 .priority = (uint8_t)sim_random(w, 3)};
     uint64_t id;
     if (n && sim_chance(w, 50) && pick_member(w, n, &wish, &id)) {
         if (wish.kind == WISH_TRANSFER)
@@ -317,20 +450,43 @@ static void transfer(struct sim_world *w)
     }
 }
 
-/* The next change of its disk fails, the node gives up, and somebody makes room. */
+/* Its disk is full, or has room again; or the next change of it fails, the node gives up, and
+ * somebody makes room. */
 static void spoil_disk(struct sim_world *w, struct sim_node *n)
 {
+    if (sim_chance(w, 60)) {
+        n->disk.full = !n->disk.full;
+        return;
+    }
     n->disk.crash_in = 1 + sim_random(w, 4);
     n->disk.fail_errno = sim_chance(w, 50) ? ENOSPC : EIO;
+}
+
+/* Not of one that was alone in a group: it would go on alone, and nobody could tell it. */
+static void copy_disk(struct sim_world *w)
+{
+    uint64_t id = w->old_node ? w->old_node : victim(w);
+    struct sim_node *n = &w->nodes[id];
+    if (least_voters(w, n) < 2)
+        return;
+    w->old_node = id;
+    n->has_copy = true;
+    sim_disk_copy(&n->copy, &n->disk);
 }
 
 void sim_fault(struct sim_world *w)
 {
     w->n_faults++;
+    if (w->plan.old_copies && sim_chance(w, 10))
+        copy_disk(w);
     uint64_t id = victim(w);
     struct sim_node *n = &w->nodes[id];
     if (w->plan.changes && sim_chance(w, 15)) {
         change_members(w);
+        return;
+    }
+    if (n->old && sim_chance(w, 50)) {
+        sim_crash(w, id);
         return;
     }
     switch (sim_random(w, 7)) {
@@ -344,8 +500,10 @@ void sim_fault(struct sim_world *w)
             cut(w);
         break;
     case 3:
-        if (w->plan.pauses && n->order)
+        if (w->plan.pauses && n->order) {
             n->paused_until = w->now + 10 + sim_random(w, 4000);
+            w->calm_ms = n->paused_until > w->calm_ms ? n->paused_until : w->calm_ms;
+        }
         break;
     case 4:
         if (w->plan.transfers)

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "machine/state.h"
 #include "machine/varint.h"
-#include "story.h"
+#include "text_format.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,8 +40,8 @@ struct log {
     struct rules *rules;
 };
 
-/* Letters from one group to another, by number. */
-struct letters {
+/* Messages from one group to another, by number. */
+struct messages {
     uint64_t *digests;
     size_t n, cap;
 };
@@ -49,8 +49,8 @@ struct letters {
 struct judge {
     struct sim_world *w;
     struct log logs[SIM_GROUPS];
-    struct letters letters[SIM_GROUPS][SIM_GROUPS]; /* from, to */
-    uint64_t *askers;                               /* open addressing */
+    struct messages messages[SIM_GROUPS][SIM_GROUPS]; /* from, to */
+    uint64_t *askers;                                 /* open addressing */
     size_t n_askers, cap_askers;
     struct buf scratch;
 };
@@ -61,9 +61,10 @@ struct judge *judge_open(struct sim_world *w)
     j->w = w;
     for (size_t i = 0; i < j->w->plan.groups; i++) {
         j->logs[i].machine = machine_open((struct hash_key){i + 1, 42});
+        machine_set_level(j->logs[i].machine, 0); /* the log raises it */
         if (w->plan.groups > 1)
             machine_set_group(j->logs[i].machine, (unsigned)i, (unsigned)w->plan.groups);
-        j->logs[i].rules = rules_open(w);
+        j->logs[i].rules = rules_open(w, i);
         j->logs[i].stamps = mem_zalloc(STAMPS * sizeof(struct stamp));
     }
     return j;
@@ -79,7 +80,7 @@ void judge_close(struct judge *j)
         free(log->steps);
         free(log->stamps);
         for (size_t k = 0; k < SIM_GROUPS; k++)
-            free(j->letters[i][k].digests);
+            free(j->messages[i][k].digests);
     }
     free(j->askers);
     buf_done(&j->scratch);
@@ -155,10 +156,10 @@ static void tell(const struct judge *j, size_t group, const struct op *op,
                  const struct event *events, size_t n)
 {
     struct buf text = {0};
-    story_put_op(&text, op);
+    text_put_op(&text, op);
     for (size_t i = 0; i < n; i++) {
         buf_put_str(&text, i ? ", " : " -> ");
-        story_put_event(&text, op, &events[i]);
+        text_put_event(&text, op, &events[i]);
     }
     printf("#   %6" PRIu64 " ms op %zu/%" PRIu64 " @%" PRIx64 ": %s\n", j->w->now, group,
            op->index, op->asker, buf_cstr(&text));
@@ -179,6 +180,11 @@ void judge_stamped(struct judge *j, size_t shard, uint64_t ms)
         s->first = s->last;
 }
 
+uint64_t judge_stamped_at(const struct judge *j, size_t shard, uint64_t ms)
+{
+    return ms < STAMPS ? j->logs[shard].stamps[ms].first : 0;
+}
+
 static void check_clock(struct judge *j, const struct log *log, const struct op *op)
 {
     uint64_t before = machine_now(log->machine);
@@ -194,46 +200,46 @@ static void check_clock(struct judge *j, const struct log *log, const struct op 
                   op->index, op->now_ms - before, passed);
 }
 
-/* --- letters --- */
+/* --- messages --- */
 
-static void note_letters(struct judge *j, size_t group)
+static void note_messages(struct judge *j, size_t group)
 {
     const struct machine *m = j->logs[group].machine;
     for (size_t to = 0; to < j->w->plan.groups; to++) {
-        struct letters *l = &j->letters[group][to];
+        struct messages *l = &j->messages[group][to];
         while (l->n < machine_posted(m, (unsigned)to)) {
             if (l->n == l->cap) {
                 l->cap = l->cap ? 2 * l->cap : 64;
                 l->digests = mem_resize(l->digests, l->cap * sizeof *l->digests);
             }
             buf_clear(&j->scratch);
-            (void)machine_mail(m, (unsigned)to, l->n + 1, &j->scratch);
+            (void)machine_outbox(m, (unsigned)to, l->n + 1, &j->scratch);
             struct reader in = {.left = buf_slice(&j->scratch)};
             l->digests[l->n++] = digest_bytes(reader_bytes(&in));
         }
     }
 }
 
-static void check_letters(struct judge *j, size_t group, const struct op *op)
+static void check_messages(struct judge *j, size_t group, const struct op *op)
 {
-    if (op->kind != OP_MAIL || op->target >= SIM_GROUPS)
+    if (op->kind != OP_MESSAGES || op->target >= SIM_GROUPS)
         return;
-    const struct letters *l = &j->letters[op->target][group];
+    const struct messages *l = &j->messages[op->target][group];
     struct reader in = {.left = op->program};
     for (uint64_t number = op->fence; in.left.len > 0; number++) {
         uint64_t digest = digest_bytes(reader_bytes(&in));
         if (number > l->n || l->digests[number - 1] != digest)
             sim_wrong(j->w, "I28",
-                      "group %zu gets letter %" PRIu64 " of group %" PRIu64
+                      "group %zu gets message %" PRIu64 " of group %" PRIu64
                       ", which wrote another or none",
                       group, number, op->target);
     }
 }
 
-static bool letters_arrived(const struct judge *j)
+static bool messages_arrived(const struct judge *j)
 {
     for (unsigned a = 0; a < j->w->plan.groups; a++) {
-        if (machine_letters(j->logs[a].machine))
+        if (machine_messages(j->logs[a].machine))
             return false;
         for (unsigned b = 0; b < j->w->plan.groups; b++)
             if (machine_posted(j->logs[a].machine, b) != machine_taken(j->logs[b].machine, a))
@@ -244,6 +250,21 @@ static bool letters_arrived(const struct judge *j)
 
 /* --- what is applied --- */
 
+/* A lease has ended: from now on nobody may be told that something of it is left. */
+static void note_ended(struct sim_world *w, const struct event *ev)
+{
+    if (ev->kind != EVENT_EXPIRED || ev->reason != REASON_TTL || ev->name.len == 0)
+        return;
+    int lock = ev->name.data[ev->name.len - 1] - '0';
+    int ns = slice_eq(ev->ns, SLICE("default")) ? 0 : ev->ns.data[ev->ns.len - 1] - '0';
+    if (lock < 0 || lock >= SIM_LOCKS || ns < 0 || ns >= SIM_SPACES)
+        return;
+    struct sim_lock *l = &w->spaces[ns].locks[lock];
+    size_t at = l->n_ended++ % SIM_GONE;
+    l->ended[at].fence = ev->fence;
+    l->ended[at].ms = w->now;
+}
+
 static void append(struct judge *j, size_t group, const struct op *op, struct step *step,
                    const struct event *events, size_t n)
 {
@@ -253,12 +274,14 @@ static void append(struct judge *j, size_t group, const struct op *op, struct st
         log->steps = mem_resize(log->steps, log->cap * sizeof *log->steps);
     }
     step->news = log->n ? log->steps[log->n - 1].news : 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         step->news += events[i].news;
+        note_ended(j->w, &events[i]);
+    }
     log->steps[log->n++] = *step;
     check_once(j, op);
     check_clock(j, log, op);
-    check_letters(j, group, op);
+    check_messages(j, group, op);
     effects_reset(&log->fx);
     __real_machine_apply(log->machine, op, &log->fx);
     if (digest_events(log->fx.events, log->fx.n) != step->events) {
@@ -267,7 +290,7 @@ static void append(struct judge *j, size_t group, const struct op *op, struct st
         sim_wrong(j->w, "I14", "the judge's machine says something else at op %" PRIu64,
                   op->index);
     }
-    note_letters(j, group);
+    note_messages(j, group);
     rules_step(log->rules, op, log->fx.events, log->fx.n);
 }
 
@@ -403,7 +426,7 @@ static bool spaces_agree(const struct judge *j)
 
 bool judge_empty(const struct judge *j)
 {
-    if (!letters_arrived(j) || !spaces_agree(j))
+    if (!messages_arrived(j) || !spaces_agree(j))
         return false;
     for (size_t i = 0; i < j->w->plan.groups; i++) {
         struct machine_counts c;
@@ -419,9 +442,9 @@ void judge_describe(const struct judge *j)
     for (size_t i = 0; i < j->w->plan.groups; i++) {
         struct machine_counts c;
         machine_counts(j->logs[i].machine, &c);
-        printf("#   group %zu: %zu ops, letters %" PRIu64 ", held %" PRIu64 " waiting %" PRIu64
+        printf("#   group %zu: %zu ops, messages %" PRIu64 ", held %" PRIu64 " waiting %" PRIu64
                " sessions %" PRIu64 " variables %" PRIu64 " transactions %" PRIu64 "\n",
-               i, j->logs[i].n, machine_letters(j->logs[i].machine), c.held, c.waiting,
+               i, j->logs[i].n, machine_messages(j->logs[i].machine), c.held, c.waiting,
                c.sessions, c.variables, c.transactions);
     }
 }

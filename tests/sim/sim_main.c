@@ -8,7 +8,8 @@
  * that are a failure, too. --twice runs every seed two times and compares the traces. --aim:
  * seeds of one kind (enum sim_aim). With --expect-wrong, seeds are tried until one is wrong
  * with the canary or without the guard and right as it should be: a defect that is not found is
- * a failure of the simulator. --answers-only asks what the clients find without the judge. */
+ * a failure of the simulator. --answers-only asks what the clients find without the judge.
+ * --aims names the aims. */
 #include "sim.h"
 
 #include "base/log.h"
@@ -33,9 +34,10 @@ static void heal(struct sim_world *w)
     for (uint64_t i = 1; i <= SIM_NODES; i++) {
         struct sim_node *n = &w->nodes[i];
         n->paused_until = 0;
-        n->disk.crash_in = 0;
+        n->disk.crash_in = n->disk.rolls = 0;
+        n->disk.full = false;
         sim_node_set_rate(n, 1000);
-        if (!n->order && n->member && !n->gone)
+        if (!n->order && n->member && !n->gone && !n->refused)
             sim_node_start(w, i);
     }
     for (int i = 0; i < w->plan.clients; i++)
@@ -73,7 +75,7 @@ static void one_event(struct sim_world *w)
     } else if (ev->kind <= EV_KEEP) {
         client_event(w, ev);
     } else if (ev->kind == EV_START) {
-        if (!n->order && !n->gone)
+        if (!n->order && !n->gone && !n->refused)
             sim_node_start(w, ev->node);
     } else if (ev->kind == EV_FAULT && !w->healing) {
         sim_fault(w);
@@ -104,7 +106,7 @@ static bool group_equal(const struct sim_world *w, size_t group)
         return false;
     group_conf(g, &conf);
     for (size_t i = 0; i < conf.n; i++) {
-        const struct sim_node *n = &w->nodes[conf.servers[i].id];
+        const struct sim_node *n = &w->nodes[sim_of_number(w, conf.servers[i].id)];
         if (!n->order || group_applied(sim_group(n, group)) != group_applied(g) ||
             (!w->options->answers_only && !judge_equal(w->judge, n, group)))
             return false;
@@ -142,6 +144,7 @@ static void finish(struct sim_world *w)
         if (n->order)
             sim_node_crash(w, i);
         sim_disk_wipe(&n->disk);
+        sim_disk_wipe(&n->copy);
     }
     struct sim_event *ev;
     while ((ev = sim_next(w)))
@@ -206,6 +209,7 @@ static void begin(struct sim_world *w)
         w->nodes[i].id = i;
         w->nodes[i].member = i <= (uint64_t)w->plan.nodes;
         sim_disk_init(&w->nodes[i].disk, seed + i);
+        sim_disk_init(&w->nodes[i].copy, 0);
     }
     for (uint64_t i = 1; i <= SIM_NODES && !w->wrong; i++)
         if (w->nodes[i].member)
@@ -226,7 +230,7 @@ static uint64_t run(uint64_t seed, const struct sim_options *options, struct tot
     sim_plan(seed, options->aim, &w->plan);
     w->options = options;
     begin(w);
-    uint64_t end = w->plan.span_ms + HEAL_MS;
+    uint64_t end = w->plan.span_ms + HEAL_MS + (w->plan.old_copies ? DOUBT_MS : 0);
     bool done = false;
     while (!w->wrong && !done && w->now < end) {
         one_event(w);
@@ -285,11 +289,14 @@ struct args {
     bool expect, twice;
 };
 
+static const char *const aim_words[N_AIMS] = {"all",      "alone",     "refusals", "reads",
+                                              "copies",   "snapshots", "segments", "gone",
+                                              "sessions", "places",    "dead"};
+
 static bool parse_aim(const char *word, enum sim_aim *ret)
 {
-    static const char *const words[N_AIMS] = {"all", "alone", "refusals", "reads", "snapshots"};
     for (int i = 0; i < N_AIMS; i++)
-        if (strcmp(word, words[i]) == 0) {
+        if (strcmp(word, aim_words[i]) == 0) {
             *ret = (enum sim_aim)i;
             return true;
         }
@@ -314,6 +321,10 @@ static bool parse(int argc, char **argv, struct args *a)
         } else if (strcmp(argv[i], "--aim") == 0 && i + 1 < argc) {
             if (!parse_aim(argv[++i], &a->options.aim))
                 return false;
+        } else if (strcmp(argv[i], "--aims") == 0) {
+            for (int k = 0; k < N_AIMS; k++)
+                printf("%s%s", aim_words[k], k + 1 < N_AIMS ? " " : "\n");
+            exit(0);
         } else if (strcmp(argv[i], "--expect-wrong") == 0) {
             a->expect = true;
         } else if (strcmp(argv[i], "--answers-only") == 0) {

@@ -2,6 +2,7 @@
 #include "sim.h"
 
 #include "events/feed.h"
+#include "raft/place.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,9 +21,28 @@ uint64_t sim_node_clock(const struct sim_node *n)
     return n->clock_base + (n->w->now - n->clock_from) * n->rate / 1000;
 }
 
+/* With AIM_PLACES the last of the first members has the last place: those who are added next
+ * get the places of the others, when they are gone. */
+static bool are_places_short(const struct sim_world *w)
+{
+    return w->options->aim == AIM_PLACES;
+}
+
+uint64_t sim_number(const struct sim_world *w, uint64_t id)
+{
+    uint64_t last = (uint64_t)w->plan.nodes;
+    return are_places_short(w) && id >= last ? NODE_PLACES - 1 + id - last : id;
+}
+
+uint64_t sim_of_number(const struct sim_world *w, uint64_t number)
+{
+    uint64_t last = (uint64_t)w->plan.nodes;
+    return are_places_short(w) && number >= last ? number - (NODE_PLACES - 1) + last : number;
+}
+
 struct group *sim_group(const struct sim_node *n, size_t group)
 {
-    return n->order ? order_raft_group(order_raft_of(n->order), group) : NULL;
+    return n->order ? replica_group(replica_of(n->order), group) : NULL;
 }
 
 /* --- the host --- */
@@ -47,6 +67,7 @@ static void host_send(void *ctx, uint64_t to, struct slice frame)
 {
     struct sim_node *n = ctx;
     struct sim_world *w = n->w;
+    to = sim_of_number(w, to);
     if (to == 0 || to > SIM_NODES)
         return;
     unsigned copies = !w->healing && sim_chance(w, w->plan.twice) ? 2 : 1;
@@ -66,7 +87,7 @@ static void host_snapshot(void *ctx, struct snapshot_task *task)
     struct sim_world *w = n->w;
     BELAY_CHECK(!n->task);
     n->task = task;
-    n->wrong_disk = !order_raft_snapshot_write(task);
+    n->wrong_disk = !replica_snapshot_write(task);
     uint64_t most = 5 * w->plan.disk_ms + 20;
     bool aim = w->options->aim == AIM_SNAPSHOTS;
     if (sim_chance(w, aim ? 60 : 20)) /* of a large state: another may be fetched meanwhile */
@@ -86,17 +107,19 @@ static void host_fetch(void *ctx, struct fetch *f)
 static void host_fatal(void *ctx, const char *text)
 {
     struct sim_node *n = ctx;
-    if (!n->disk.fail_errno)
+    n->refused = n->is_old && !n->disk.dead; /* else its disk is why */
+    bool used_up = n->disk.full && n->w->plan.segment_bytes < SIM_ROOMY_BYTES;
+    if (!n->disk.dead && !n->is_old && !used_up)
         sim_wrong(n->w, "disk", "node %" PRIu64 ": %s", n->id, text);
     n->dying = true;
 }
 
-static const struct raft_host host = {.now_ms = host_now,
-                                      .write = host_write,
-                                      .send = host_send,
-                                      .snapshot = host_snapshot,
-                                      .fetch = host_fetch,
-                                      .fatal = host_fatal};
+static const struct replica_env host = {.now_ms = host_now,
+                                        .write = host_write,
+                                        .send = host_send,
+                                        .snapshot = host_snapshot,
+                                        .fetch = host_fetch,
+                                        .fatal = host_fatal};
 
 /* --- life --- */
 
@@ -105,10 +128,60 @@ static void members(const struct sim_world *w, struct group_conf *conf)
     conf->n = 0;
     for (int i = 1; i <= w->plan.nodes; i++) {
         struct group_server *s = &conf->servers[conf->n++];
-        s->id = (uint64_t)i;
+        s->id = sim_number(w, (uint64_t)i);
         s->voter = true;
         snprintf(s->address, sizeof s->address, "n%d@node-%d:1", i, i);
     }
+}
+
+/* I6: a term, and with it a vote, that was durable once is never forgotten. */
+static void check_terms(struct sim_world *w, const struct sim_node *n)
+{
+    for (size_t i = 0; i < w->plan.groups; i++)
+        if (group_term(sim_group(n, i)) < n->terms[i])
+            sim_wrong(w, "I6",
+                      "node %" PRIu64 " starts in term %" PRIu64
+                      " of group %zu after term %" PRIu64,
+                      n->id, group_term(sim_group(n, i)), i, n->terms[i]);
+}
+
+static void note_terms(struct sim_world *w, struct sim_node *n)
+{
+    const struct journal *j = replica_journal(replica_of(n->order));
+    for (size_t i = 0; i < w->plan.groups && !journal_busy(j) && journal_due(j) == 0; i++)
+        n->terms[i] = group_term(sim_group(n, i));
+}
+
+void sim_node_put_back(struct sim_node *n)
+{
+    sim_disk_copy(&n->disk, &n->copy);
+    memset(n->terms, 0, sizeof n->terms);
+    n->is_old = true;
+    n->has_copy = false;
+}
+
+/* A cluster begins with one version: nobody is newer before something is in every log. */
+static bool is_old(const struct sim_node *n)
+{
+    bool begun = true;
+    for (size_t i = 0; i < n->w->plan.groups; i++)
+        begun &= judge_length(n->w->judge, i) > 0;
+    return n->w->plan.upgrade && !n->joins && (n->life == 1 || !begun);
+}
+
+/* It was killed while it started; or it is marked as an old copy, for its disk failed when it
+ * was marked and has the mark all the same. */
+static void not_started(struct sim_world *w, struct sim_node *n)
+{
+    if (n->disk.dead || n->disk.full) {
+        n->disk.full = false;
+        w->n_crashes++;
+        sim_post(w, 10 + sim_random(w, 1000), EV_START, n->id);
+        return;
+    }
+    n->refused = n->is_old && strstr(replica_problem(), "older copy");
+    if (!n->refused)
+        sim_wrong(w, "start", "node %" PRIu64 " does not start: %s", n->id, replica_problem());
 }
 
 void sim_node_start(struct sim_world *w, uint64_t id)
@@ -116,14 +189,18 @@ void sim_node_start(struct sim_world *w, uint64_t id)
     struct sim_node *n = &w->nodes[id];
     BELAY_CHECK(!n->order);
     n->life++;
+    n->old = is_old(n);
     n->clock_base = 1000 + sim_random(w, 1000000); /* a monotonic clock starts anywhere */
     n->clock_from = w->now;
     n->rate = 1000;
     if (w->plan.clocks && !w->healing)
-        n->rate = !w->plan.slow       ? 960 + sim_random(w, 80)
+        n->rate = w->plan.fine        ? 999 + sim_random(w, 3)
+                  : !w->plan.slow     ? 960 + sim_random(w, 80)
                   : sim_chance(w, 40) ? 200 + sim_random(w, 100)
                                       : 900 + sim_random(w, 100);
     n->paused_until = 0;
+    n->lost_ms = 0;
+    w->calm_ms = w->calm_ms > w->now ? w->calm_ms : w->now;
     n->dying = false;
     n->news = (struct sim_news){0};
     memset(n->applied, 0, sizeof n->applied);
@@ -132,34 +209,46 @@ void sim_node_start(struct sim_world *w, uint64_t id)
     memset(n->shown, 0, sizeof n->shown);
     sim_disk_revive(&n->disk);
     sim_enter(n);
-    struct order_raft_config config = {.host = &host,
-                                       .host_ctx = n,
-                                       .disk = &n->disk.base,
-                                       .node = id,
-                                       .groups = w->plan.groups,
-                                       .election_ms = 300,
-                                       .heartbeat_ms = 60,
-                                       .seed = w->plan.seed * 31 + id + n->life * 1009,
-                                       .segment_bytes = 64 << 10,
-                                       .snapshot_bytes = w->plan.snapshot_bytes,
-                                       .trailing = 4,
-                                       .piece_bytes = 40 + w->plan.seed * 97 % 300,
-                                       .silence_ms =
-                                           w->plan.seed % 2 ? 0 : 700, /* a node is soon gone */
-                                       .inflight = w->plan.inflight,
-                                       .guards_off = w->options->guards_off,
-                                       .canaries = w->options->canaries};
+    struct replica_config config = {.env = &host,
+                                    .env_ctx = n,
+                                    .disk = &n->disk.base,
+                                    .node = sim_number(w, id),
+                                    .groups = w->plan.groups,
+                                    .election_ms = 300,
+                                    .heartbeat_ms = 60,
+                                    .seed = w->plan.seed * 31 + id + n->life * 1009,
+                                    .segment_bytes = w->plan.segment_bytes,
+                                    .snapshot_bytes = w->plan.snapshot_bytes,
+                                    .trailing = 4,
+                                    .piece_bytes = 40 + w->plan.seed * 97 % 300,
+                                    .silence_ms =
+                                        w->plan.seed % 2 ? 0 : 700, /* a node is soon gone */
+                                    .levels_unknown = n->old,
+                                    .doubt_ms = w->plan.old_copies ? DOUBT_MS : 0,
+                                    .inflight = w->plan.inflight,
+                                    .guards_off = w->options->guards_off,
+                                    .canaries = w->options->canaries};
     if (!n->joins)
         members(w, &config.members);
-    enum belay_err err = order_raft_open(&config, &n->order);
+    if (w->plan.crashes && !w->healing && sim_chance(w, 15)) /* killed while it starts */
+        n->disk.crash_in = 1 + sim_random(w, 6);
+    enum belay_err err = replica_open(&config, &n->order);
     if (err != BELAY_OK) {
         n->order = NULL;
-        sim_wrong(w, "start", "node %" PRIu64 " does not start: %s", id, order_raft_problem());
+        not_started(w, n);
         return;
     }
+    n->disk.crash_in = 0;
+    n->disk.rolls = w->options->aim == AIM_SEGMENTS && !w->healing ? 8 : 0;
     n->feed = feed_open(4096);
-    n->engine = engine_open(&(struct engine_config){
-        .order = n->order, .clock_ms = host_now, .clock_ctx = n, .feed = n->feed});
+    n->engine = engine_open(
+        &(struct engine_config){.order = n->order,
+                                .clock_ms = host_now,
+                                .clock_ctx = n,
+                                .feed = n->feed,
+                                .count_bits = SIM_COUNT_BITS,
+                                .by_number = w->options->canaries & CANARY_BY_NUMBER});
+    check_terms(w, n);
     sim_node_settle(w, n);
 }
 
@@ -178,7 +267,7 @@ void sim_node_crash(struct sim_world *w, uint64_t id)
     n->fetch = NULL;
     if (fetch && sim_chance(w, 50)) {
         n->disk.crash_in = 1 + sim_random(w, 2);
-        order_raft_fetch_run(fetch);
+        replica_fetch_run(fetch);
     }
     if (job && sim_chance(w, 80)) {
         n->disk.crash_in = 1 + sim_random(w, 3);
@@ -188,7 +277,7 @@ void sim_node_crash(struct sim_world *w, uint64_t id)
     if (job) {
         int code;
         enum belay_err err =
-            journal_job_done(order_raft_journal(order_raft_of(n->order)), job, &code);
+            journal_job_done(replica_journal(replica_of(n->order)), job, &code);
         (void)err;
     }
     free(task);
@@ -249,8 +338,25 @@ static void read_news(struct sim_world *w, struct sim_node *n)
                   n->id, news->seen, judge_news(w->judge, n));
 }
 
+/* I32: nobody takes a member for one that was removed. Now and then: it is much to compare. */
+static void check_members(struct sim_world *w, struct sim_node *n)
+{
+    const struct group *g = sim_group(n, 0);
+    if (group_conf_index(g) > w->members_index) {
+        w->members_index = group_conf_index(g);
+        group_conf_committed(g, &w->members);
+    }
+    if (++w->n_looks % 16 != 0)
+        return;
+    for (size_t i = 0; i < w->members.n; i++)
+        if (replica_was_removed(replica_of(n->order), w->members.servers[i].id))
+            sim_wrong(w, "I32", "node %" PRIu64 " takes the member %" PRIu64 " for removed",
+                      n->id, w->members.servers[i].id);
+}
+
 static void check(struct sim_world *w, struct sim_node *n)
 {
+    check_members(w, n);
     for (size_t i = 0; i < w->plan.groups; i++) {
         check_leader(w, n, i);
         judge_state(w->judge, n, i);
@@ -263,26 +369,29 @@ static void check(struct sim_world *w, struct sim_node *n)
 static void give_up(struct sim_world *w, struct sim_node *n)
 {
     sim_node_crash(w, n->id);
-    sim_post(w, 10 + sim_random(w, 3000), EV_START, n->id);
+    n->disk.full = false;
+    if (!n->refused)
+        sim_post(w, 10 + sim_random(w, 3000), EV_START, n->id);
 }
 
 void sim_node_settle(struct sim_world *w, struct sim_node *n)
 {
     if (!n->order || w->wrong)
         return;
-    struct order_raft *o = order_raft_of(n->order);
+    struct replica *o = replica_of(n->order);
     sim_enter(n);
-    order_raft_tick(o);
+    replica_tick(o);
     if (engine_next_ms(n->engine) == 0)
         engine_tick(n->engine);
-    order_raft_settle(o);
+    replica_settle(o);
     if (n->dying) {
         give_up(w, n);
         return;
     }
     check(w, n);
+    note_terms(w, n);
     uint64_t clock = sim_node_clock(n);
-    uint64_t next = order_raft_next_ms(o);
+    uint64_t next = replica_next_ms(o);
     uint64_t due = engine_next_ms(n->engine);
     if (due != UINT64_MAX && clock + due < next)
         next = clock + due;
@@ -301,28 +410,33 @@ void sim_node_event(struct sim_world *w, struct sim_event *ev)
     bool mine = ev->kind == EV_MESSAGE || ev->life == n->life;
     if (!n->order || !mine)
         return;
-    struct order_raft *o = order_raft_of(n->order);
+    struct replica *o = replica_of(n->order);
     sim_enter(n);
     if (ev->kind == EV_MESSAGE) {
-        if (!w->cut[ev->from][ev->node])
-            order_raft_receive(o, ev->from, buf_slice(&ev->bytes));
+        uint64_t from = sim_number(w, ev->from);
+        const struct sim_node *sender = &w->nodes[ev->from];
+        bool lost = !sender->order && sender->lost_ms; /* with the connection that it came by */
+        if (!w->cut[ev->from][ev->node] && !lost && replica_has_room(o, from) &&
+            !replica_receive(o, from, buf_slice(&ev->bytes)))
+            sim_wrong(w, "refused", "node %" PRIu64 " by node %" PRIu64, ev->from, ev->node);
     } else if (ev->kind == EV_WRITTEN) {
         struct journal_job *job = n->job;
         n->job = NULL;
         journal_job_run(job);
-        order_raft_written(o, job);
+        replica_written(o, job);
     } else if (ev->kind == EV_SNAPSHOT) {
         struct snapshot_task *task = n->task;
         n->task = NULL;
-        order_raft_snapshotted(o, task, !n->wrong_disk);
+        replica_snapshotted(o, task, !n->wrong_disk);
         /* What is on its disk now must be whole. */
-        if (w->plan.crashes && sim_chance(w, w->options->aim == AIM_SNAPSHOTS ? 30 : 10))
+        bool aim = w->options->aim == AIM_SNAPSHOTS || w->options->aim == AIM_SEGMENTS;
+        if (w->plan.crashes && sim_chance(w, aim ? 30 : 10))
             sim_post(w, sim_random(w, 300), EV_CRASH, n->id)->life = n->life;
     } else if (ev->kind == EV_FETCHED) {
         struct fetch *f = n->fetch;
         n->fetch = NULL;
-        order_raft_fetch_run(f);
-        order_raft_fetched(o);
+        replica_fetch_run(f);
+        replica_fetched(o);
     } else if (ev->kind == EV_WAKE) {
         if (n->next_wake <= w->now)
             n->next_wake = 0;

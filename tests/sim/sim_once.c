@@ -167,7 +167,7 @@ void once_cancel(struct once *o, const struct rules *r, const struct op *op)
     bool granted = q && q->state == ID_ANSWERED && q->answer.kind == EVENT_GRANTED;
     if (granted && !(op->flags & OP_AWAY) && !rules_holds(r, op, q->answer.fence))
         set_state(o, q, ID_DOUBTFUL); /* called off, or it was over before */
-    if (q && q->state == ID_OPEN && op->session.len)
+    if (q && q->state == ID_OPEN && op->name.len == 0)
         set_state(o, q, ID_DOUBTFUL);
 }
 

@@ -33,6 +33,8 @@ struct book_wait {
     uint64_t permits, of, delay_ms;
     bool upgrade;
     bool has_id;
+    bool by_id;          /* its connection is gone: it is known by its id alone */
+    uint64_t known_ms;   /* when it came into the log, in the world */
     uint64_t away_until; /* its node is gone: so long it may come back; 0: it is there */
 };
 
@@ -46,6 +48,7 @@ struct book_closed {
 
 struct rules {
     struct sim_world *w;
+    size_t shard;
     uint64_t now_ms, top; /* top: the highest number given out */
     struct book_hold holds[BOOK_MAX];
     struct book_wait waits[BOOK_MAX]; /* in the order of their tickets */
@@ -53,15 +56,20 @@ struct rules {
     struct book_closed closed[BOOK_MAX];
     size_t n_holds, n_waits, n_sessions, n_closed;
     struct once *once;
-    bool again;                 /* this step's op has been asked before */
-    uint64_t taken[SIM_GROUPS]; /* letters, by the group that wrote them */
+    bool again; /* this step's op has been asked before */
+    struct {
+        bool silent;
+        uint64_t since_ms;
+    } nodes[OP_NODES_MAX];
+    uint64_t taken[SIM_GROUPS]; /* messages, by the group that wrote them */
     const struct op *op;        /* of this step */
 };
 
-struct rules *rules_open(struct sim_world *w)
+struct rules *rules_open(struct sim_world *w, size_t shard)
 {
     struct rules *r = mem_zalloc(sizeof *r);
     r->w = w;
+    r->shard = shard;
     r->once = once_open(w);
     return r;
 }
@@ -82,7 +90,12 @@ static uint64_t id_of(struct slice a, struct slice b) /* 0: both empty */
 
 /* --- time --- */
 
-enum { FAST_CLOCK = 95, ROUNDING_MS = 2 }; /* per cent: the fastest clocks are 4 % ahead */
+enum { KNOWN_MS = 1200 }; /* so long after the end of a connection a leader has said so */
+enum {
+    FAST_CLOCK = 95,
+    ROUNDING_MS = 2
+}; /* per cent: the fastest clocks are 4 % ahead; those
+    * that differ by 0.1 % only end nothing early */
 
 /* When the client asked for what this step does; 0: nobody knows. */
 static uint64_t asked_at(const struct rules *r)
@@ -98,7 +111,8 @@ static void check_time(const struct rules *r, const char *what, uint64_t number,
                        uint64_t ms)
 {
     uint64_t real = r->w->now - asked + ROUNDING_MS;
-    if (asked && real * 100 < ms * FAST_CLOCK)
+    uint64_t least = r->w->plan.clocks && !r->w->plan.fine ? FAST_CLOCK : 100;
+    if (asked && real * 100 < ms * least)
         sim_wrong(r->w, "I11",
                   "op %" PRIu64 ": %s %" PRIu64 " ends %" PRIu64 " ms after it was asked for, "
                   "not %" PRIu64,
@@ -113,6 +127,38 @@ static struct book_hold *hold_by_fence(struct rules *r, uint64_t lock, uint64_t 
         if (r->holds[i].fence == fence && r->holds[i].lock == lock)
             return &r->holds[i];
     return NULL;
+}
+
+/* I38: the log says that its node is not heard, and it stays there. */
+static bool is_passed(const struct rules *r, const struct book_wait *w)
+{
+    bool stays = w->asker && !(w->asker & OP_ASKER_LOOSE) && !w->by_id;
+    return stays && r->nodes[op_node(w->asker)].silent;
+}
+
+static const struct sim_node *node_in(const struct sim_world *w, size_t place)
+{
+    for (uint64_t id = SIM_NODES; id > 0; id--) /* the newest one */
+        if (sim_number(w, id) % OP_NODES_MAX == place)
+            return &w->nodes[id];
+    return NULL;
+}
+
+/* I38: its node is dead, and everybody knew when this was ordered: their connections with it
+ * had ended, and nobody has been stopped or started since. */
+static void check_dead(const struct rules *r, const struct book_wait *w)
+{
+    const struct sim_world *world = r->w;
+    const struct sim_node *n = node_in(world, op_node(w->asker));
+    if (w->asker & OP_ASKER_LOOSE || w->by_id || world->plan.slow || world->plan.upgrade ||
+        !n || n->order || !n->lost_ms)
+        return;
+    uint64_t known = n->lost_ms > w->known_ms ? n->lost_ms : w->known_ms;
+    known = known > world->calm_ms ? known : world->calm_ms;
+    if (judge_stamped_at(world->judge, r->shard, r->op->now_ms) > known + KNOWN_MS)
+        sim_wrong(r->w, "I38",
+                  "op %" PRIu64 ": ticket %" PRIu64 " is granted, and node %" PRIu64 " is dead",
+                  r->op->index, w->ticket, n->id);
 }
 
 static struct book_hold *hold_by_who(struct rules *r, uint64_t lock, uint64_t who)
@@ -205,7 +251,7 @@ static void check_line(struct rules *r, const struct event *ev, const struct boo
         bool ahead = !mine || w->upgrade || w->ticket < mine->ticket;
         if (mine && mine->upgrade)
             ahead = false;
-        if (ahead && bars(w, ev->mode))
+        if (ahead && bars(w, ev->mode) && !is_passed(r, w))
             sim_wrong(r->w, "I12", "op %" PRIu64 ": fence %" PRIu64 " passes ticket %" PRIu64,
                       r->op->index, ev->fence, w->ticket);
     }
@@ -231,6 +277,8 @@ static void granted(struct rules *r, const struct event *ev)
     h.delay_ms = w && !w->upgrade ? w->delay_ms : by_op ? r->op->delay_ms : 0;
     if (old && !by_op)
         h.delay_ms = old->delay_ms; /* converted */
+    if (w)
+        h.asker = w->asker; /* who did not stay is not told, but may be called off */
     if (by_op)
         h.asker = r->op->asker; /* of several names too: the last one only carries the answer */
     if (old && (by_op || old->mode == MODE_EXCLUSIVE || h.mode == MODE_SHARED))
@@ -256,6 +304,12 @@ static void granted(struct rules *r, const struct event *ev)
                   r->op->index);
     if (is_closed(r, h.lock) && !old)
         sim_wrong(r->w, "I1", "op %" PRIu64 ": a closed lock is granted", r->op->index);
+    if (w && is_passed(r, w))
+        sim_wrong(r->w, "I38",
+                  "op %" PRIu64 ": ticket %" PRIu64 " is granted, and its node not heard",
+                  r->op->index, ev->ticket);
+    if (w)
+        check_dead(r, w);
     if (w && w->away_until)
         sim_wrong(r->w, "I30",
                   "op %" PRIu64 ": ticket %" PRIu64 " is granted, and its node gone",
@@ -287,7 +341,8 @@ static void queued(struct rules *r, const struct event *ev)
                           .of = op->of,
                           .delay_ms = op->delay_ms,
                           .upgrade = op->kind == OP_CONVERT,
-                          .has_id = op->request.len > 0};
+                          .has_id = op->request.len > 0,
+                          .known_ms = r->w->now};
     if (r->again && once_is_sure(r->once))
         sim_wrong(r->w, "I30",
                   "op %" PRIu64 " was asked before and waits anew, ticket %" PRIu64, op->index,
@@ -439,6 +494,8 @@ static void told_again(struct rules *r, const struct event *ev)
     }
     w->asker = r->op->asker;
     w->away_until = 0;
+    w->by_id = false;
+    w->known_ms = r->w->now;
 }
 
 static void take_event(struct rules *r, const struct event *ev)
@@ -487,6 +544,14 @@ static void take_event(struct rules *r, const struct event *ev)
     case EVENT_VARIABLE_EXPIRED:
     case EVENT_ROWS:
     case EVENT_FAILED:
+    case EVENT_ACCOUNT_CREATED:
+    case EVENT_ACCOUNT_UPDATED:
+    case EVENT_ACCOUNT_DELETED:
+    case EVENT_TOKEN_CREATED:
+    case EVENT_TOKEN_ROTATED:
+    case EVENT_TOKEN_REVOKED:
+    case EVENT_TOKEN_USED:
+    case EVENT_AUTH_RESET:
     case EVENT_KIND_COUNT:
         break;
     }
@@ -535,28 +600,28 @@ static void guest_comes(struct rules *r, struct slice session)
         r->sessions[r->n_sessions++] = (struct book_session){.id = id};
 }
 
-/* A session that is used in a shard is known there by a letter of group 0; by another one,
+/* A session that is used in a shard is known there by a message of group 0; by another one,
  * group 0 hears how long it is. Its end is in the news of the same step: who comes, comes
  * before. */
-static void take_letters(struct rules *r, bool before)
+static void take_messages(struct rules *r, bool before)
 {
     struct reader in = {.left = r->op->program};
     struct arena a = {0};
-    if (r->op->kind != OP_MAIL || r->op->target >= SIM_GROUPS)
+    if (r->op->kind != OP_MESSAGES || r->op->target >= SIM_GROUPS)
         return;
     uint64_t taken = r->taken[r->op->target];
     for (uint64_t number = r->op->fence; in.left.len > 0; number++) {
-        struct op letter;
+        struct op message;
         struct slice bytes = reader_bytes(&in);
-        if (number != taken + 1 || op_decode(bytes, &a, &letter) != BELAY_OK)
+        if (number != taken + 1 || op_decode(bytes, &a, &message) != BELAY_OK)
             continue;
         taken = number;
-        if (before && letter.kind == OP_SESSION_OPEN)
-            guest_comes(r, letter.session);
-        if (!before && letter.kind == OP_SESSION_KEEPALIVE)
-            keep_until(r, letter.session, r->now_ms + letter.ttl_ms);
-        if (!before && letter.kind == OP_SESSION_ENROL)
-            keep(r, letter.session);
+        if (before && message.kind == OP_SESSION_OPEN)
+            guest_comes(r, message.session);
+        if (!before && message.kind == OP_SESSION_KEEPALIVE)
+            keep_until(r, message.session, r->now_ms + message.ttl_ms);
+        if (!before && message.kind == OP_SESSION_ENROL)
+            keep(r, message.session);
     }
     if (!before)
         r->taken[r->op->target] = taken;
@@ -614,9 +679,14 @@ static void check_cancel(struct rules *r)
         if (!stays || !w->has_id)
             sim_wrong(r->w, "I12", "op %" PRIu64 ": asker %" PRIx64 " is gone and waits",
                       op->index, w->asker);
-        else if (!w->away_until)
-            w->away_until = r->now_ms + RECEIPT_RETURN_MS;
+        w->by_id |= !run && op->fence;
+        if (stays && w->has_id && !w->away_until)
+            w->away_until = RECEIPT_RETURN_MS + (run && r->nodes[op_node(op->target)].silent
+                                                     ? r->nodes[op_node(op->target)].since_ms
+                                                     : r->now_ms);
     }
+    if (run)
+        r->nodes[op_node(op->target)].silent = false;
     for (size_t i = 0; !(stays && (run || op->request.len)) && i < r->n_holds; i++)
         if (r->holds[i].asker == op->target)
             sim_wrong(r->w, "I12", "op %" PRIu64 ": asker %" PRIx64 " is gone and holds",
@@ -634,7 +704,7 @@ static void check_away(const struct rules *r)
 
 static bool could_go(const struct rules *r, const struct book_wait *w, bool only_shared)
 {
-    if (w->policy == POLICY_TIMED || w->away_until)
+    if (w->policy == POLICY_TIMED || w->away_until || is_passed(r, w))
         return false; /* when it is quiet is not in the news; nobody may be there */
     if (w->upgrade)
         return fits(r, w->lock, w->who, MODE_EXCLUSIVE, 0, 0);
@@ -655,10 +725,10 @@ static void check_waiter(const struct rules *r, const struct book_wait *mine)
 {
     const struct book_wait *upgrade = upgrade_on(r, mine->lock);
     bool only_shared = false;
-    if (is_closed(r, mine->lock) || (upgrade && upgrade != mine))
+    if (is_closed(r, mine->lock) || (upgrade && upgrade != mine && !is_passed(r, upgrade)))
         return;
     for (const struct book_wait *w = r->waits; w < mine && !mine->upgrade; w++) {
-        if (w->lock != mine->lock)
+        if (w->lock != mine->lock || is_passed(r, w))
             continue;
         if (bars(w, MODE_SHARED))
             return;
@@ -669,13 +739,24 @@ static void check_waiter(const struct rules *r, const struct book_wait *mine)
                   r->op->index, mine->ticket);
 }
 
+static void hear_node(struct rules *r, const struct op *op)
+{
+    size_t node = op_node(op->target);
+    bool silent = op->flags & OP_AWAY;
+    if (silent && !r->nodes[node].silent)
+        r->nodes[node].since_ms = r->now_ms;
+    r->nodes[node].silent = silent;
+}
+
 void rules_step(struct rules *r, const struct op *op, const struct event *events, size_t n)
 {
     r->op = op;
     if (op->now_ms > r->now_ms)
         r->now_ms = op->now_ms;
+    if (op->kind == OP_NODE)
+        hear_node(r, op);
     r->again = once_begin(r->once, op);
-    take_letters(r, true);
+    take_messages(r, true);
     for (size_t i = 0; i < n; i++)
         take_event(r, &events[i]);
     for (size_t i = 0; i < n; i++)
@@ -683,7 +764,7 @@ void rules_step(struct rules *r, const struct op *op, const struct event *events
             namespace_gone(r, events[i].ns);
     once_end(r->once, r, op, events, n);
     keep_sessions(r, events, n);
-    take_letters(r, false);
+    take_messages(r, false);
     check_several(r, events, n);
     check_cancel(r);
     check_away(r);

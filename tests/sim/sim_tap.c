@@ -3,6 +3,7 @@
  * The linker puts these functions between the order, the engine and the machine (--wrap), so
  * that nothing in src/ has to know of a judge. Which node is being called is noted when it is
  * entered; there is one thread. */
+#include "engine/remaining.h"
 #include "machine/state.h"
 #include "sim_judge.h"
 
@@ -13,14 +14,22 @@ void sim_enter(struct sim_node *n)
     inside = n;
 }
 
-enum belay_err __real_engine_decode(size_t n_shards, size_t at, struct slice bytes,
+enum belay_err __real_engine_decode(size_t n_groups, size_t at, struct slice bytes,
                                     struct machine **ret_m);
-enum belay_err __wrap_engine_decode(size_t n_shards, size_t at, struct slice bytes,
+enum belay_err __wrap_engine_decode(size_t n_groups, size_t at, struct slice bytes,
                                     struct machine **ret_m);
 void __real_engine_adopt(struct engine *e, size_t at, struct machine *m);
 void __wrap_engine_adopt(struct engine *e, size_t at, struct machine *m);
+bool __real_machine_session(const struct machine *m, struct slice account, struct slice id,
+                            struct machine_session *ret);
+bool __wrap_machine_session(const struct machine *m, struct slice account, struct slice id,
+                            struct machine_session *ret);
 uint64_t __real_engine_stamp(struct engine *e, size_t at);
 uint64_t __wrap_engine_stamp(struct engine *e, size_t at);
+void __real_remaining_tell(const struct remaining *l, uint64_t clock_ms, uint64_t asked_ms,
+                           struct event *ev);
+void __wrap_remaining_tell(const struct remaining *l, uint64_t clock_ms, uint64_t asked_ms,
+                           struct event *ev);
 void __wrap_machine_apply(struct machine *m, const struct op *op, struct effects *fx);
 void __wrap_machine_query(const struct machine *m, const struct op *op, struct effects *fx);
 
@@ -46,6 +55,16 @@ void __wrap_machine_query(const struct machine *m, const struct op *op, struct e
         judge_read(inside->w->judge, inside, m, op, &fx->events[before]);
 }
 
+/* Canary: what was kept is kept for long. */
+bool __wrap_machine_session(const struct machine *m, struct slice account, struct slice id,
+                            struct machine_session *ret)
+{
+    bool lives = __real_machine_session(m, account, id, ret);
+    if (lives && inside->w->options->canaries & CANARY_OLD_KEEP)
+        ret->ttl_ms *= 100;
+    return lives;
+}
+
 /* Canary: a snapshot without the counter. What can be seen in the state is all that is left. */
 static uint64_t highest_in_use(const struct machine *m)
 {
@@ -66,13 +85,21 @@ static uint64_t highest_in_use(const struct machine *m)
     return top;
 }
 
-enum belay_err __wrap_engine_decode(size_t n_shards, size_t at, struct slice bytes,
+enum belay_err __wrap_engine_decode(size_t n_groups, size_t at, struct slice bytes,
                                     struct machine **ret_m)
 {
-    enum belay_err err = __real_engine_decode(n_shards, at, bytes, ret_m);
+    enum belay_err err = __real_engine_decode(n_groups, at, bytes, ret_m);
     if (err == BELAY_OK && inside->w->options->canaries & CANARY_NO_COUNTER)
         (*ret_m)->counter = highest_in_use(*ret_m);
     return err;
+}
+
+/* Canary: what was left when it was granted is told, however late. */
+void __wrap_remaining_tell(const struct remaining *l, uint64_t clock_ms, uint64_t asked_ms,
+                           struct event *ev)
+{
+    if (!(inside->w->options->canaries & CANARY_LATE))
+        __real_remaining_tell(l, clock_ms, asked_ms, ev);
 }
 
 void __wrap_engine_adopt(struct engine *e, size_t at, struct machine *m)

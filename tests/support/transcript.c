@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 #include "machine/machine.h"
-#include "story.h"
+#include "text_format.h"
 
 /* cmocka wants these before it */
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static void play(struct stage *s, const char *text, struct buf *got)
     const char *what = "";
     effects_reset(&s->fx);
     arena_reset(&s->arena);
-    story_read_op(text, &s->arena, &said);
+    text_read_op(text, &s->arena, &said);
     if (!said.asker)
         said.asker = s->line;
     op_encode(&said, &bytes);
@@ -62,7 +62,7 @@ static void play(struct stage *s, const char *text, struct buf *got)
     }
     for (size_t i = 0; i < s->fx.n; i++) {
         buf_put_str(got, i ? ", " : "");
-        story_put_event(got, &op, &s->fx.events[i]);
+        text_put_event(got, &op, &s->fx.events[i]);
     }
     if (!buf_len(got))
         buf_put_str(got, "-");

@@ -7,9 +7,9 @@
  *       NULL,
  *   });
  *
- * The words are those of story.h; the n-th line's asker is n. `-> -` is: nothing happened.
- * After every line the op has gone through its binary form, and the machine through a snapshot
- * with another hash key: every story is a test of those as well. */
+ * The words are those of text_format.h; the n-th line's asker is n. `-> -` is: nothing
+ * happened. After every line the op has gone through its binary form, and the machine through a
+ * snapshot with another hash key: every story is a test of those as well. */
 #ifndef BELAY_TESTS_TRANSCRIPT_H
 #define BELAY_TESTS_TRANSCRIPT_H
 

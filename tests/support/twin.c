@@ -42,9 +42,10 @@ struct slice twin_keep(struct twin *t, struct slice text)
     return arena_copy(&t->texts, text);
 }
 
-struct twin *twin_open(void)
+struct twin *twin_open(unsigned batch)
 {
     struct twin *t = mem_zalloc(sizeof *t);
+    t->batch = batch;
     struct t_space *s = twin_add(&t->spaces, &t->n_spaces, sizeof *s);
     s->name = SLICE("default");
     return t;
@@ -224,7 +225,7 @@ struct event *twin_tell_hold(const struct twin *t, const struct t_hold *h, enum 
 void twin_tell_end(const struct twin *t, const struct t_hold *h, struct event *ev)
 {
     ev->forever = h->end == FOREVER;
-    ev->expires_in_ms = ev->forever ? 0 : h->end - t->now;
+    ev->expires_in_ms = ev->forever || h->end < t->now ? 0 : h->end - t->now;
 }
 
 struct event *twin_tell_wait(const struct twin *t, const struct t_wait *w, enum event_kind kind,
@@ -274,6 +275,11 @@ static uint64_t quiet_at(const struct t_wait *w)
 {
     uint64_t from = w->since > w->lock->last_shared ? w->since : w->lock->last_shared;
     return from + w->quiet;
+}
+
+bool twin_was_quiet(const struct twin *t, const struct t_wait *w)
+{
+    return w->policy == POLICY_TIMED && quiet_at(w) <= t->now;
 }
 
 void twin_plan_look(const struct twin *t, struct t_wait *w)
@@ -403,12 +409,18 @@ static void grant_waiter(struct twin *t, struct t_wait *w, struct effects *fx)
     ev->waited_ms = waited;
 }
 
+bool twin_is_passed(const struct twin *t, uint64_t asker)
+{
+    bool stays = asker && !(asker & OP_ASKER_LOOSE);
+    return stays && t->nodes[op_node(asker)].silent;
+}
+
 static bool may_go(const struct twin *t, const struct t_wait *w, bool only_shared)
 {
     if (w->away)
         return false;
-    if (w->upgrade)
-        return twin_holds_on(t, w->lock) == 1;
+    if (w->upgrade) /* one that is over is not revived */
+        return twin_holds_on(t, w->lock) == 1 && !twin_over(w->upgrade, t->now);
     if (only_shared && w->mode != MODE_SHARED)
         return false;
     if (w->policy == POLICY_TIMED && quiet_at(w) > t->now)
@@ -441,6 +453,8 @@ static void serve_line(struct twin *t, struct t_lock *l, struct effects *fx)
             break;
         if (twin_is_dead(t, w)) {
             twin_end_dead(t, w, fx);
+        } else if (twin_is_passed(t, w->asker)) {
+            continue;
         } else if (may_go(t, w, only_shared)) {
             grant_waiter(t, w, fx);
         } else if (w->policy != POLICY_HARD) {
@@ -461,65 +475,95 @@ void twin_serve(struct twin *t, struct effects *fx)
 
 /* --- deadlock --- */
 
-enum { EDGES_MAX = 1024, WAITS_MAX = 16 };
+enum { EDGES_MAX = 16384, HOLDERS_MAX = 1024 };
 
 struct search {
     const struct twin *t;
-    const struct t_lock *locks[LIMIT_CYCLE];
-    struct slice owners[LIMIT_CYCLE];
-    struct slice origin;
-    const struct t_session *origin_session;
-    size_t depth, edges;
+    struct search_step { /* `owner` waits for `lock` */
+        const struct t_lock *lock;
+        struct slice owner;
+        const struct t_session *session;
+        size_t from;
+    } steps[EDGES_MAX + 1];
+    size_t n, edges;
 };
 
-/* Depth first: the holders of `l` by fence, the waits of each by ticket. */
-static bool leads_back(struct search *s, const struct t_lock *l, struct slice owner,
-                       const struct t_session *session)
+static bool is_searched(const struct search *s, const struct t_lock *l)
 {
-    if (s->depth == LIMIT_CYCLE)
-        return false;
-    s->locks[s->depth] = l;
-    s->owners[s->depth++] = owner;
+    for (size_t i = 1; i < s->n; i++)
+        if (s->steps[i].lock == l)
+            return true;
+    return false;
+}
+
+static bool is_semaphore(const struct twin *t, const struct t_lock *l)
+{
+    for (size_t i = 0; i < t->n_holds; i++)
+        if (t->holds[i]->lock == l)
+            return t->holds[i]->mode == MODE_SEMAPHORE;
+    return false; /* nobody holds it: it leads nowhere */
+}
+
+static void add_waits(struct search *s, const struct t_hold *h, size_t from)
+{
+    for (size_t k = 0; k < s->t->n_waits; k++) {
+        const struct t_wait *w = s->t->waits[k];
+        if (w->lock->space != h->lock->space || w->session != h->session ||
+            !slice_eq(w->owner, h->owner) || is_semaphore(s->t, w->lock) ||
+            is_searched(s, w->lock))
+            continue;
+        if (s->edges++ >= EDGES_MAX)
+            return;
+        s->steps[s->n++] = (struct search_step){w->lock, h->owner, h->session, from};
+    }
+}
+
+/* Breadth first: the holders of a lock by fence, the waits of each by ticket. */
+static bool closes(struct search *s, size_t at)
+{
+    const struct search_step *step = &s->steps[at], *origin = &s->steps[0];
+    size_t holders = 0;
     for (size_t i = 0; i < s->t->n_holds; i++) {
         const struct t_hold *h = s->t->holds[i];
-        if (h->lock != l || h->mode == MODE_SEMAPHORE)
+        if (h->lock != step->lock ||
+            (h->session == step->session && slice_eq(h->owner, step->owner)))
             continue;
-        if (h->session == session && slice_eq(h->owner, owner))
-            continue;
-        if (++s->edges > EDGES_MAX)
-            break;
-        if (h->session == s->origin_session && slice_eq(h->owner, s->origin))
+        if (holders++ >= HOLDERS_MAX || s->edges++ >= EDGES_MAX)
+            return false;
+        if (h->session == origin->session && slice_eq(h->owner, origin->owner))
             return true;
-        size_t waits = 0;
-        for (size_t k = 0; k < s->t->n_waits && waits < WAITS_MAX; k++) {
-            const struct t_wait *w = s->t->waits[k];
-            if (w->lock->space != l->space || w->session != h->session ||
-                !slice_eq(w->owner, h->owner))
-                continue;
-            waits++;
-            if (leads_back(s, w->lock, h->owner, h->session))
-                return true;
-        }
+        add_waits(s, h, at);
     }
-    s->depth--;
     return false;
 }
 
 bool twin_deadlock(const struct twin *t, const struct op *op, const struct t_lock *l,
                    struct slice owner, const struct t_session *session, struct effects *fx)
 {
-    struct search s = {.t = t, .origin = owner, .origin_session = session};
-    if (op->mode == MODE_SEMAPHORE || !leads_back(&s, l, owner, session))
+    static struct search s;
+    size_t at = 0, length = 1;
+    if (op->mode == MODE_SEMAPHORE)
         return false;
+    s.t = t;
+    s.edges = 0;
+    s.n = 1;
+    s.steps[0] = (struct search_step){l, owner, session, 0};
+    while (at < s.n && s.edges < EDGES_MAX && !closes(&s, at))
+        at++;
+    if (at == s.n || s.edges >= EDGES_MAX)
+        return false;
+    for (size_t i = at; i; i = s.steps[i].from)
+        length++;
     struct event *ev = twin_answer(t, op, EVENT_DEADLOCK, fx);
     ev->news = true;
     ev->owner = owner;
     ev->session = twin_id(session);
     ev->mode = (enum lock_mode)op->mode;
-    ev->n_cycle = s.depth;
-    ev->cycle = arena_alloc(&fx->arena, s.depth * sizeof *ev->cycle);
-    for (size_t i = 0; i < s.depth; i++)
-        ev->cycle[i] = (struct cycle_step){s.owners[i], s.locks[i]->name};
+    ev->n_cycle = length < LIMIT_CYCLE ? length : LIMIT_CYCLE;
+    ev->cycle = arena_alloc(&fx->arena, ev->n_cycle * sizeof *ev->cycle);
+    for (size_t i = length; i-- > 0; at = s.steps[at].from)
+        if (i < ev->n_cycle)
+            ev->cycle[i] = (struct cycle_step){s.steps[at].owner, s.steps[at].lock->name};
     return true;
 }
 
@@ -608,12 +652,33 @@ static uint64_t work_off(struct twin *t, const struct due *d, struct effects *fx
     return units;
 }
 
+/* A node falls silent, or is heard again: known before anything else happens in this step. */
+static void hear_node(struct twin *t, const struct op *op)
+{
+    size_t node = op_node(op->target);
+    bool silent = op->flags & OP_AWAY;
+    if (silent && !t->nodes[node].silent)
+        t->nodes[node].since = t->now;
+    t->nodes[node].silent = silent;
+}
+
+static void touch_lines_of(struct twin *t, size_t node)
+{
+    for (size_t i = 0; i < t->n_waits; i++) {
+        uint64_t asker = t->waits[i]->asker;
+        if (asker && !(asker & OP_ASKER_LOOSE) && op_node(asker) == node)
+            twin_touch(t, t->waits[i]->lock);
+    }
+}
+
 void twin_run(struct twin *t, const struct op *op, struct effects *fx)
 {
     if (op->kind == OP_TICK)
         t->last += op->fence;
     else if (op->kind >= OP_ACQUIRE && op->kind <= OP_CANCEL)
         twin_request(t, op, fx);
+    else if (op->kind == OP_NODE)
+        touch_lines_of(t, op_node(op->target));
     else if (op->kind >= OP_SESSION_OPEN && op->kind <= OP_SESSION_CLOSE)
         twin_session_op(t, op, fx);
     else if (op->kind >= OP_NAMESPACE_CREATE && op->kind <= OP_NAMESPACE_DELETE)
@@ -624,7 +689,9 @@ void twin_apply(struct twin *t, const struct op *op, struct effects *fx)
 {
     if (op->now_ms > t->now)
         t->now = op->now_ms;
-    uint64_t budget = MACHINE_EXPIRE_BATCH;
+    if (op->kind == OP_NODE)
+        hear_node(t, op);
+    uint64_t budget = t->batch;
     for (struct due d = next_due(t); budget && d.at <= t->now; d = next_due(t)) {
         uint64_t units = work_off(t, &d, fx);
         budget -= units < budget ? units : budget;
@@ -638,6 +705,7 @@ void twin_apply(struct twin *t, const struct op *op, struct effects *fx)
         twin_run(t, op, fx);
     twin_serve(t, fx);
     twin_settle(t, fx);
+    twin_tell_nobody(fx);
 }
 
 uint64_t twin_due(const struct twin *t)
@@ -661,4 +729,17 @@ void twin_counts(const struct twin *t, struct machine_counts *ret)
         t->waits[i]->lock->users++;
     for (size_t i = 0; i < t->n_locks; i++)
         ret->locks += t->locks[i]->users || t->locks[i]->body.len || t->locks[i]->closed_no;
+}
+
+uint64_t twin_number(const struct twin *t)
+{
+    return t->last + 1;
+}
+
+bool twin_waits(const struct twin *t, uint64_t asker)
+{
+    for (size_t i = 0; asker && i < t->n_waits; i++)
+        if (t->waits[i]->asker == asker)
+            return true;
+    return false;
 }

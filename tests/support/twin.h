@@ -12,10 +12,12 @@
 
 struct twin;
 
-struct twin *twin_open(void);
-void twin_close(struct twin *t); /* NULL is allowed */
+struct twin *twin_open(unsigned batch); /* as machine_set_batch() */
+void twin_close(struct twin *t);        /* NULL is allowed */
 void twin_apply(struct twin *t, const struct op *op, struct effects *fx);
 void twin_query(const struct twin *t, const struct op *op, struct effects *fx);
 void twin_counts(const struct twin *t, struct machine_counts *ret);
-uint64_t twin_due(const struct twin *t); /* as machine_due() */
+uint64_t twin_due(const struct twin *t);               /* as machine_due() */
+uint64_t twin_number(const struct twin *t);            /* as machine_number() */
+bool twin_waits(const struct twin *t, uint64_t asker); /* in some line */
 #endif

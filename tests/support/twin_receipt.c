@@ -12,7 +12,7 @@ static struct slice asked_by(struct twin *t, const struct op *op)
     plain.now_ms = plain.asker = plain.target = 0;
     plain.request = slice_of("", 0);
     plain.flags &= ~(uint64_t)(OP_NOBLOCK | OP_WANT_LOCK | OP_WANT_HOLDERS);
-    if (op->kind == OP_SESSION_OPEN)
+    if (op->kind == OP_SESSION_OPEN && !(op->flags & OP_NAMED))
         plain.session = slice_of("", 0);
     op_encode(&plain, &bytes);
     struct slice kept = twin_keep(t, buf_slice(&bytes));
@@ -48,7 +48,7 @@ void twin_settle(struct twin *t, const struct effects *fx)
             struct t_receipt *r = t->receipts[k];
             if (!ev->asker || r->answered || r->asker != ev->asker || ev->kind == EVENT_QUEUED)
                 continue;
-            if (ev->kind == EVENT_LEFT && ev->reason == REASON_CANCEL) {
+            if (ev->reason == REASON_CANCEL) { /* as if it had not been asked */
                 twin_drop(t->receipts, &t->n_receipts, r);
                 break;
             }
@@ -66,12 +66,43 @@ void twin_forget(struct twin *t, struct slice request)
         twin_drop(t->receipts, &t->n_receipts, r);
 }
 
-bool twin_has_receipt(const struct twin *t, const struct t_wait *w)
+static struct t_receipt *receipt_of(const struct twin *t, const struct t_wait *w)
 {
     for (size_t i = 0; i < t->n_receipts; i++)
         if (!t->receipts[i]->answered && t->receipts[i]->asker == w->asker)
-            return true;
-    return false;
+            return t->receipts[i];
+    return NULL;
+}
+
+bool twin_has_receipt(const struct twin *t, const struct t_wait *w)
+{
+    return receipt_of(t, w) != NULL;
+}
+
+void twin_forget_wait(struct twin *t, const struct t_wait *w)
+{
+    struct t_receipt *r = receipt_of(t, w);
+    if (r)
+        twin_drop(t->receipts, &t->n_receipts, r);
+}
+
+/* The twin finds a receipt by its asker, and so it gets one that no node has. */
+static const uint64_t hidden = UINT64_C(127) << OP_NODE_SHIFT;
+
+void twin_hide(struct twin *t, struct t_wait *w)
+{
+    uint64_t to = hidden | ++t->n_hidden;
+    for (size_t i = 0; i < t->n_receipts; i++)
+        if (!t->receipts[i]->answered && t->receipts[i]->asker == w->asker)
+            t->receipts[i]->asker = to;
+    w->asker = to;
+}
+
+void twin_tell_nobody(struct effects *fx)
+{
+    for (size_t i = 0; i < fx->n; i++)
+        if (fx->events[i].asker >= hidden)
+            fx->events[i].asker = 0;
 }
 
 static struct t_wait *waiting(const struct twin *t, const struct t_receipt *r)
@@ -136,6 +167,8 @@ static void stand_again(struct twin *t, struct t_receipt *r, const struct op *op
 {
     struct t_wait *w = waiting(t, r);
     r->asker = op->asker;
+    if (twin_is_passed(t, w->asker) != twin_is_passed(t, op->asker))
+        twin_touch(t, w->lock);
     if (w->away) {
         w->away = AWAY_NOT;
         w->end = r->at + op->wait_ms;

@@ -29,7 +29,7 @@ static bool is_barred(const struct twin *t, const struct t_lock *l, const struct
     if (op->policy == POLICY_TIMED)
         return true;
     for (size_t i = 0; i < t->n_waits; i++)
-        if (t->waits[i]->lock == l &&
+        if (t->waits[i]->lock == l && !twin_is_passed(t, t->waits[i]->asker) &&
             (op->mode != MODE_SHARED || t->waits[i]->policy == POLICY_HARD))
             return true;
     return !twin_fits(t, l, (enum lock_mode)op->mode, op->permits, op->of);
@@ -78,12 +78,13 @@ static enum verdict judge(const struct twin *t, const struct t_lock *l, const st
 
 static void ask(struct twin *t, struct t_wait *w, const struct op *op)
 {
+    bool moved = twin_is_passed(t, w->asker) != twin_is_passed(t, op->asker);
     w->asker = op->asker;
     w->ttl = op->ttl_ms;
     w->grace = op->grace_ms;
     w->delay = op->delay_ms;
     w->end = t->now + op->wait_ms;
-    if (w->away)
+    if (w->away || moved || twin_was_quiet(t, w))
         twin_touch(t, w->lock);
     w->away = AWAY_NOT;
     w->sets_body = op->flags & OP_SET_BODY;
@@ -155,21 +156,33 @@ static void take(struct twin *t, struct t_lock *l, const struct op *op,
     h->ttl = op->ttl_ms;
     h->grace = op->grace_ms;
     h->delay = op->delay_ms;
-    if (op->flags & OP_SET_BODY)
+    if (op->flags & OP_SET_BODY) {
         l->body = twin_keep(t, op->body);
+        twin_touch(t, l); /* whoever has run out is told now */
+    }
     twin_give(t, h);
     twin_granted(t, h, fx);
     if (again)
         h->asker = 0; /* it had it: called off, it keeps it */
 }
 
+/* What is its own, is over, and has not had its turn yet, goes first. */
+static void bury(struct twin *t, const struct t_lock *l, const struct op *op,
+                 const struct t_session *session, struct effects *fx)
+{
+    struct t_hold *h = twin_hold_of(t, l, op->owner, session);
+    if (h && twin_over(h, t->now))
+        twin_end_hold(t, h, EVENT_EXPIRED, REASON_TTL, fx);
+    struct t_wait *w = twin_wait_of(t, l, op->owner, session);
+    if (w && twin_is_dead(t, w))
+        twin_end_dead(t, w, fx);
+}
+
 static void acquire_one(struct twin *t, struct t_lock *l, const struct op *op,
                         struct t_session *session, struct effects *fx)
 {
     enum reason why;
-    struct t_wait *w = twin_wait_of(t, l, op->owner, session);
-    if (w && twin_is_dead(t, w)) /* ran out, and its turn had not come yet */
-        twin_end_dead(t, w, fx);
+    bury(t, l, op, session, fx);
     switch (judge(t, l, op, session, &why)) {
     case GRANT:
     case AGAIN:
@@ -205,7 +218,9 @@ static void acquire(struct twin *t, struct t_space *s, const struct op *op,
         enum reason why;
         struct op one = one_of(op, i);
         one.asker = op->asker;
-        if (judge(t, lock_of(t, s, one.name), &one, session, &why) == REFUSE) {
+        struct t_lock *l = lock_of(t, s, one.name);
+        bury(t, l, op, session, fx);
+        if (judge(t, l, &one, session, &why) == REFUSE) {
             twin_refuse(t, &one, why, fx);
             return;
         }
@@ -255,7 +270,8 @@ static uint64_t release_one(struct twin *t, const struct t_space *s, const struc
         twin_end_hold(t, h, EVENT_RELEASED, REASON_RELEASE, fx);
         n++;
     }
-    for (size_t i = 0; op->owner.len && !op->fence && i < t->n_waits;) {
+    bool leaves = op->owner.len && !op->fence && !(op->flags & OP_HOLDS_ONLY);
+    for (size_t i = 0; leaves && i < t->n_waits;) {
         struct t_wait *w = t->waits[i];
         if (w->lock->space == s && slice_eq(w->lock->name, op->name) &&
             slice_eq(w->owner, op->owner) && slice_eq(twin_id(w->session), op->session)) {
@@ -290,7 +306,7 @@ static void extend(const struct twin *t, struct t_hold *h, uint64_t ttl)
 
 static void add_ttl(const struct twin *t, struct t_hold *h, uint64_t ttl)
 {
-    h->end += ttl;
+    h->end = (h->end > t->now ? h->end : t->now) + ttl; /* what remains, and more */
     if (h->end > t->now + LIMIT_TTL_MS)
         h->end = t->now + LIMIT_TTL_MS;
     h->overdue = false;
@@ -333,6 +349,7 @@ static void set_body(struct twin *t, const struct t_space *s, const struct op *o
     struct event *ev = twin_tell_hold(t, h, EVENT_BODY_SET, fx);
     ev->asker = op->asker;
     twin_tell_end(t, h, ev);
+    twin_touch(t, h->lock);
 }
 
 static void tell_two_upgrades(const struct twin *t, const struct op *op, const struct t_hold *h,
@@ -420,15 +437,24 @@ static void break_lock(struct twin *t, const struct t_space *s, const struct op 
     twin_answer(t, op, EVENT_BROKEN, fx)->count = n;
 }
 
-static void go_away(const struct twin *t, struct t_wait *w)
+static void go_away(const struct twin *t, struct t_wait *w, uint64_t since)
 {
-    if (!w->away && w->end <= t->now + RECEIPT_RETURN_MS) {
+    if (!w->away && w->end <= since + RECEIPT_RETURN_MS) {
         w->away = AWAY;
     } else if (!w->away) {
         w->away = AWAY_CUT;
-        w->end = t->now + RECEIPT_RETURN_MS;
-        twin_plan_look(t, w);
+        w->end = since + RECEIPT_RETURN_MS;
     }
+    twin_plan_look(t, w);
+}
+
+static void go_away_by(struct twin *t, struct t_wait *w, const struct op *cancel)
+{
+    go_away(t, w, t->now);
+    if (cancel->fence && twin_is_passed(t, w->asker))
+        twin_touch(t, w->lock);
+    if (cancel->fence)
+        twin_hide(t, w); /* it comes back by its id alone */
 }
 
 static void cancel_one(struct twin *t, const struct t_space *s, const struct op *op,
@@ -437,13 +463,15 @@ static void cancel_one(struct twin *t, const struct t_space *s, const struct op 
     const struct t_lock *l = s ? twin_lock(t, s, op->name) : NULL;
     for (size_t i = 0; l && i < t->n_waits; i++)
         if (t->waits[i]->lock == l && t->waits[i]->asker == op->target) {
-            if (op->flags & OP_AWAY && twin_has_receipt(t, t->waits[i]))
-                go_away(t, t->waits[i]);
+            if (op->flags & OP_END_WAIT)
+                twin_end_wait(t, t->waits[i], EVENT_TIMEOUT, REASON_CANCEL, fx);
+            else if (op->flags & OP_AWAY && twin_has_receipt(t, t->waits[i]))
+                go_away_by(t, t->waits[i], op);
             else
                 twin_end_wait(t, t->waits[i], EVENT_LEFT, REASON_CANCEL, fx);
             return;
         }
-    for (size_t i = 0; l && i < t->n_holds; i++)
+    for (size_t i = 0; l && !(op->flags & OP_END_WAIT) && i < t->n_holds; i++)
         if (t->holds[i]->lock == l && t->holds[i]->asker == op->target) {
             if (op->flags & OP_AWAY && op->request.len)
                 return;
@@ -474,21 +502,26 @@ static bool is_over(uint64_t id, uint64_t live)
 /* A node has a new run: those who waited there are gone, or may come back by their id. */
 static void cancel_runs(struct twin *t, uint64_t live, struct effects *fx)
 {
+    size_t node = op_node(live);
+    uint64_t since = t->nodes[node].silent ? t->nodes[node].since : t->now;
     for (size_t i = 0; i < t->n_sessions; i++)
         if (is_over(t->sessions[i]->target, live))
             t->sessions[i]->target = 0;
     for (size_t i = 0; i < t->n_waits;) {
         struct t_wait *w = t->waits[i];
         bool gone = is_over(w->asker, live);
-        if (gone && !twin_has_receipt(t, w)) {
+        bool waits = twin_has_receipt(t, w) && since + RECEIPT_RETURN_MS > t->now;
+        if (gone && !waits) {
+            twin_forget_wait(t, w);
             w->asker = 0;
             twin_end_wait(t, w, EVENT_LEFT, REASON_CANCEL, fx);
             continue;
         }
         if (gone)
-            go_away(t, w);
+            go_away(t, w, since);
         i++;
     }
+    t->nodes[node].silent = false;
 }
 
 void twin_request(struct twin *t, const struct op *op, struct effects *fx)

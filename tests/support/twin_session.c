@@ -40,6 +40,7 @@ void twin_end_session(struct twin *t, struct t_session *s, enum reason why, uint
         }
     }
     struct event *ev = tell(t, s->id, EVENT_SESSION_ENDED, asker, fx);
+    ev->account = SLICE("default");
     ev->news = true;
     ev->reason = why;
     ev->count = n;
@@ -61,6 +62,7 @@ static void open_session(struct twin *t, const struct op *op, struct effects *fx
                             .target = op->target,
                             .end = t->now + op->ttl_ms};
     struct event *ev = tell(t, s->id, EVENT_SESSION_OPENED, op->asker, fx);
+    ev->account = SLICE("default");
     ev->news = true;
     ev->expires_in_ms = s->ttl;
 }
@@ -72,9 +74,12 @@ static void attach(struct twin *t, const struct op *op, struct effects *fx)
         twin_failed(op, BELAY_ERR_NO_SESSION, fx);
         return;
     }
+    if (s->target && s->target != op->target && s->end > s->owed)
+        s->owed = s->end;
     s->target = op->target;
     s->end = t->now + s->ttl;
     struct event *ev = tell(t, s->id, EVENT_SESSION_KEPT, op->asker, fx);
+    ev->account = SLICE("default");
     ev->count = 1;
     ev->expires_in_ms = s->ttl;
 }
@@ -85,7 +90,7 @@ static void detach(struct twin *t, const struct op *op, struct effects *fx)
     bool mine = s && s->target == op->target;
     if (mine && s->linger) {
         s->target = 0;
-        s->end = t->now + s->linger;
+        s->end = t->now + s->linger > s->owed ? t->now + s->linger : s->owed;
     } else if (mine) {
         twin_end_session(t, s, REASON_SESSION, 0, fx);
     }

@@ -24,6 +24,7 @@ struct t_lock { /* a name that was ever used; most are nothing any more */
 struct t_session {
     struct slice id, text;
     uint64_t no, ttl, linger, end, target;
+    uint64_t owed; /* what a connection before this one was promised */
 };
 
 struct t_hold {
@@ -59,7 +60,9 @@ struct t_receipt {
 };
 
 struct twin {
+    unsigned batch;     /* units of work that an op does for what is due */
     uint64_t now, last; /* time; the last number given */
+    uint64_t n_hidden;
     uint64_t dooms;     /* namespaces deleted so far */
     struct arena texts; /* copies of all names, owners, bodies: kept until the end */
     struct t_space **spaces;
@@ -72,6 +75,10 @@ struct twin {
     struct t_lock **served; /* the lines to serve in this step */
     size_t n_served;
     struct t_wait **line; /* the line that is being served */
+    struct {
+        bool silent;
+        uint64_t since;
+    } nodes[OP_NODES_MAX]; /* that are not heard */
 };
 
 struct t_space *twin_space(const struct twin *t, struct slice name); /* NULL: unknown */
@@ -95,7 +102,10 @@ void twin_replace(struct twin *t, struct t_wait *w, const struct op *op, struct 
 void twin_once(struct twin *t, const struct op *op, struct effects *fx); /* it has an id */
 void twin_settle(struct twin *t, const struct effects *fx); /* answers of this step are kept */
 void twin_forget(struct twin *t, struct slice request);     /* if it has been answered */
+void twin_hide(struct twin *t, struct t_wait *w); /* its asker is told nothing any more */
+void twin_tell_nobody(struct effects *fx);        /* what was for those who are hidden */
 bool twin_has_receipt(const struct twin *t, const struct t_wait *w);
+void twin_forget_wait(struct twin *t, const struct t_wait *w); /* as if it had not been asked */
 
 /* twin_session.c */
 void twin_session_op(struct twin *t, const struct op *op, struct effects *fx);
@@ -106,6 +116,7 @@ uint64_t twin_reap(struct twin *t, uint64_t budget, struct effects *fx);
 
 /* twin.c, for the others */
 void twin_run(struct twin *t, const struct op *op, struct effects *fx); /* carries it out */
+bool twin_is_passed(const struct twin *t, uint64_t asker);              /* its node is silent */
 bool twin_is_dead(const struct twin *t, const struct t_wait *w);
 void twin_end_dead(struct twin *t, struct t_wait *w, struct effects *fx);
 void twin_end_hold(struct twin *t, struct t_hold *h, enum event_kind kind, enum reason why,
@@ -115,6 +126,8 @@ void twin_end_wait(struct twin *t, struct t_wait *w, enum event_kind kind, enum 
 void twin_serve(struct twin *t, struct effects *fx); /* all lines that are to be served */
 void twin_touch(struct twin *t, struct t_lock *l);   /* its line is to be served in this step */
 void twin_give(struct twin *t, struct t_hold *h);    /* a new fence; its end counts from now */
+/* Has nobody come to share the lock for as long as a timed wait wants it quiet? */
+bool twin_was_quiet(const struct twin *t, const struct t_wait *w);
 void twin_plan_look(const struct twin *t, struct t_wait *w);
 /* Is the weight free? Nobody's place in the line is looked at here. */
 bool twin_fits(const struct twin *t, const struct t_lock *l, enum lock_mode mode,

@@ -35,7 +35,8 @@ try {
     int n_steps;
     const char *path[TT_NODES];
     int depth, statement;
-    bool stopped, by_assert;
+    uint64_t work;
+    bool stopped, by_assert, over_limit;
     char failed[256];
 };
 
@@ -149,10 +150,10 @@ static bool take_lock(struct tt_state *s, int lock, const struct tt_hold *want,
         return false;
     for (int i = 0; i < s->n_holds[lock]; i++) {
         struct tt_hold *h = &s->holds[lock][i];
-        if (h->owner != want->owner || h->session != want->session || hold_over(s, h))
+        if (h->owner != want->owner || h->session != want->session)
             continue;
-        if (h->weight != want->weight)
-            return false;
+        if (hold_over(s, h) || h->weight != want->weight)
+            return false;        /* one that is over ends first: a holder has one hold */
         remove_hold(s, lock, i); /* again: it gets a new place and a new fence */
         break;
     }
@@ -205,14 +206,32 @@ static bool do_unlock(struct try *t, const struct tt_node *n)
     return false;
 }
 
+/* Everything that is evaluated costs 1, and 1 for each record of a variable that it is about.
+ */
+static void spend(struct try *t, uint64_t units)
+{
+    t->work += units;
+    if (t->work > t->txn->work_max)
+        t->stopped = t->over_limit = true;
+}
+
+static void spend_records(struct try *t, const struct tt_node *n)
+{
+    bury(&t->s, n->table, n->key);
+    spend(t, (uint64_t)t->s.n_records[n->table][n->key]);
+}
+
 static bool eval_op(struct try *t, int at)
 {
     const struct tt_node *n = &t->txn->nodes[at];
     int trues = 0;
+    spend(t, 1);
     if (n->kind == NODE_EXISTS || n->kind == NODE_SET || n->kind == NODE_DELETE)
-        bury(&t->s, n->table, n->key);
-    for (int i = 0; i < n->n; i++)
+        spend_records(t, n);
+    for (int i = 0; i < n->n && !t->stopped; i++)
         trues += eval_op(t, n->kids[i]);
+    if (t->stopped)
+        return false;
     if (n->kind == NODE_EXISTS)
         return do_exists(t, n);
     if (n->kind == NODE_SET)
@@ -247,7 +266,9 @@ static void do_select(struct try *t, const struct tt_node *n)
 {
     struct row row = {.step = -1};
     int found = 0, len = snprintf(row.text, sizeof row.text, n->many ? " x=[" : " x=");
-    bury(&t->s, n->table, n->key);
+    spend_records(t, n);
+    if (t->stopped)
+        return;
     for (int i = 0; i < t->s.n_records[n->table][n->key] && (n->many || !found); i++) {
         const struct tt_record *r = &t->s.slots[n->table][n->key][i];
         if (!match(r, n, n->mine ? -1 : t->txn->session))
@@ -270,9 +291,12 @@ static void do_select(struct try *t, const struct tt_node *n)
 static void eval_statement(struct try *t, int at)
 {
     const struct tt_node *n = &t->txn->nodes[at];
+    spend(t, 1);
+    if (t->stopped)
+        return;
     t->path[t->depth++] = program_name(n->kind);
     if (n->kind == NODE_ASSERT) {
-        if (!eval_op(t, n->kids[0]))
+        if (!eval_op(t, n->kids[0]) && !t->stopped)
             stop(t, true);
     } else if (n->kind == NODE_ABORT) {
         stop(t, false);
@@ -281,7 +305,7 @@ static void eval_statement(struct try *t, int at)
             eval_statement(t, n->kids[i]);
     } else if (n->kind == NODE_IF) {
         int branch = eval_op(t, n->kids[0]) ? 1 : 2;
-        if (branch < n->n)
+        if (branch < n->n && !t->stopped)
             eval_statement(t, n->kids[branch]);
     } else if (n->kind == NODE_ANYWAY) {
         (void)eval_op(t, n->kids[0]);
@@ -289,7 +313,8 @@ static void eval_statement(struct try *t, int at)
         (void)snprintf(new_row(t)->text, TT_ROW_BYTES, " c=%d", n->value);
     } else if (n->kind == NODE_SELECT_OPERATOR) {
         bool truth = eval_op(t, n->kids[0]);
-        (void)snprintf(new_row(t)->text, TT_ROW_BYTES, truth ? " o=true" : " o=false");
+        if (!t->stopped)
+            (void)snprintf(new_row(t)->text, TT_ROW_BYTES, truth ? " o=true" : " o=false");
     } else {
         do_select(t, n);
     }
@@ -326,13 +351,15 @@ static void settle(struct try *t)
     }
 }
 
-enum outcome { HOLDS, ABORTED, ASSERT_FAILED };
+enum outcome { HOLDS, ABORTED, ASSERT_FAILED, OVER_LIMIT };
 
 static enum outcome attempt(const struct tt *t, const struct tt_txn *txn, struct try *ret)
 {
     *ret = (struct try){.s = t->s, .txn = txn};
     for (; ret->statement < txn->n_top && !ret->stopped; ret->statement++)
         eval_statement(ret, txn->top[ret->statement]);
+    if (ret->over_limit)
+        return OVER_LIMIT;
     if (!ret->stopped)
         return HOLDS;
     return ret->by_assert ? ASSERT_FAILED : ABORTED;
@@ -349,6 +376,15 @@ static void say(struct tt *t, uint64_t asker, const char *status, const struct t
         buf_put_str(&t->said, lock && try->rows[i].step != -2 ? "null" : "");
     }
     buf_put_byte(&t->said, '\n');
+}
+
+static void say_outcome(struct tt *t, uint64_t asker, enum outcome outcome,
+                        const struct try *try)
+{
+    if (outcome == OVER_LIMIT)
+        say(t, asker, "failed", NULL);
+    else
+        say(t, asker, outcome == HOLDS ? "ok" : "error statement", try);
 }
 
 static void unpark(struct tt *t, int at)
@@ -370,7 +406,7 @@ static void serve(struct tt *t)
             settle(&try);
             t->s = try.s;
         }
-        say(t, t->parked[i].asker, outcome == HOLDS ? "ok" : "error statement", &try);
+        say_outcome(t, t->parked[i].asker, outcome, &try);
         unpark(t, i);
         i = -1;
     }
@@ -504,7 +540,7 @@ void tt_txn(struct tt *t, const struct tt_txn *txn, uint64_t asker)
         settle(&try);
         t->s = try.s;
     }
-    say(t, asker, outcome == HOLDS ? "ok" : "error statement", &try);
+    say_outcome(t, asker, outcome, &try);
     serve(t);
 }
 

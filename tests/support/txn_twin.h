@@ -43,6 +43,7 @@ struct tt_txn {
     int n, top[TT_TOP], n_top;
     int session;
     uint64_t wait_ms;
+    uint64_t work_max; /* it may cost so much */
     /* when it waits */
     uint64_t asker, ticket, deadline_ms;
 };

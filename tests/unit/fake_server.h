@@ -1,6 +1,6 @@
-/* fake_server.h - a RESP server of a test: answers every request by its first word, from a
- * table, on a free port of loopback, in a thread. "CUT" closes the connection behind the bytes
- * before it, "SILENT" never answers. */
+/* fake_server.h - a RESP server of a test: answers every request by its first words, from a
+ * table, on a free port of loopback, in a thread. Answers of a connection keep their order: a
+ * rule that takes its time holds back what comes behind it. */
 #ifndef BELAY_TESTS_FAKE_SERVER_H
 #define BELAY_TESTS_FAKE_SERVER_H
 
@@ -17,14 +17,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { FAKE_RULES = 16, FAKE_SEEN = 64, FAKE_WORD = 64 };
+enum { FAKE_RULES = 16, FAKE_SEEN = 64, FAKE_WORD = 64, FAKE_CONNS = 8 };
 
 struct fake_rule {
     const char *verb;  /* "ACQUIRE" or "SESSION OPEN" */
     const char *reply; /* bytes; NULL: SILENT */
     bool cut;          /* close behind them */
+    int after_ms;      /* it takes so long */
+};
+
+struct fake_conn {
+    int fd; /* -1: none */
+    struct buf in;
+    struct fake_rule late; /* verb NULL: nothing is held back */
+    int64_t late_ms;
 };
 
 struct fake_server {
@@ -36,6 +45,8 @@ struct fake_server {
     char seen[FAKE_SEEN][FAKE_WORD * 4]; /* whole requests, words joined by blanks */
     size_t n_seen;
     atomic_int connections;
+    struct fake_conn conns[FAKE_CONNS];
+    int last_fd; /* the newest connection */
 };
 
 static inline void fake_set(struct fake_server *s, const struct fake_rule *rules)
@@ -92,54 +103,134 @@ static inline struct fake_rule fake_find(struct fake_server *s, const struct req
     return found;
 }
 
-static inline void fake_talk(struct fake_server *s, int fd)
+static inline int64_t fake_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Bytes that nobody asked for, on the newest connection. */
+static inline void fake_send(struct fake_server *s, const char *bytes)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->last_fd >= 0)
+        send(s->last_fd, bytes, strlen(bytes), MSG_NOSIGNAL);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static inline void fake_hang_up(struct fake_server *s, struct fake_conn *c)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->last_fd == c->fd)
+        s->last_fd = -1;
+    close(c->fd);
+    pthread_mutex_unlock(&s->lock);
+    c->fd = -1;
+    buf_done(&c->in);
+    c->late.verb = NULL;
+}
+
+/* False: it hung up. */
+static inline bool fake_say(struct fake_server *s, struct fake_conn *c, struct fake_rule rule)
+{
+    if (rule.reply && rule.reply[0])
+        send(c->fd, rule.reply, strlen(rule.reply), MSG_NOSIGNAL);
+    if (rule.cut)
+        fake_hang_up(s, c);
+    return !rule.cut;
+}
+
+/* Answers what has come, up to what takes its time. */
+static inline void fake_answer(struct fake_server *s, struct fake_conn *c)
 {
     struct arena a = {0};
-    struct buf in = {0};
-    bool open = true;
-    while (open) {
-        struct pollfd p[2] = {{.fd = fd, .events = POLLIN},
-                              {.fd = s->stop_fds[0], .events = POLLIN}};
-        poll(p, 2, -1);
-        if (p[1].revents)
+    struct request req;
+    size_t used = 0;
+    const char *why;
+    while (c->fd >= 0 && !c->late.verb &&
+           resp_next(buf_slice(&c->in), &a, &req, &used, &why) == RESP_DONE) {
+        struct fake_rule rule = fake_find(s, &req);
+        buf_consume(&c->in, used);
+        arena_reset(&a);
+        if (rule.after_ms) {
+            c->late = rule;
+            c->late_ms = fake_now_ms() + rule.after_ms;
+        } else if (!fake_say(s, c, rule)) {
             break;
-        buf_reserve(&in, 4096);
-        ssize_t n = recv(fd, in.mem + in.end, 4096, 0);
-        if (n <= 0)
-            break;
-        in.end += (size_t)n;
-        struct request req;
-        size_t used = 0;
-        const char *why;
-        while (open && resp_next(buf_slice(&in), &a, &req, &used, &why) == RESP_DONE) {
-            struct fake_rule rule = fake_find(s, &req);
-            if (rule.reply && rule.reply[0])
-                send(fd, rule.reply, strlen(rule.reply), MSG_NOSIGNAL);
-            open = !rule.cut;
-            buf_consume(&in, used);
-            arena_reset(&a);
         }
     }
-    close(fd);
-    buf_done(&in);
     arena_done(&a);
+}
+
+static inline void fake_read(struct fake_server *s, struct fake_conn *c)
+{
+    buf_reserve(&c->in, 4096);
+    ssize_t n = recv(c->fd, c->in.mem + c->in.end, 4096, 0);
+    if (n <= 0) {
+        fake_hang_up(s, c);
+        return;
+    }
+    c->in.end += (size_t)n;
+    fake_answer(s, c);
+}
+
+static inline void fake_accept(struct fake_server *s)
+{
+    int fd = accept(s->fd, NULL, NULL);
+    if (fd < 0)
+        return;
+    for (size_t i = 0; i < FAKE_CONNS; i++) {
+        if (s->conns[i].fd >= 0)
+            continue;
+        pthread_mutex_lock(&s->lock);
+        s->conns[i].fd = s->last_fd = fd;
+        pthread_mutex_unlock(&s->lock);
+        atomic_fetch_add(&s->connections, 1);
+        return;
+    }
+    abort();
+}
+
+static inline int fake_timeout(const struct fake_server *s)
+{
+    int64_t due = INT64_MAX, now = fake_now_ms();
+    for (size_t i = 0; i < FAKE_CONNS; i++)
+        if (s->conns[i].late.verb && s->conns[i].late_ms < due)
+            due = s->conns[i].late_ms;
+    return due == INT64_MAX ? -1 : due > now ? (int)(due - now) : 0;
 }
 
 static inline void *fake_main(void *arg)
 {
     struct fake_server *s = arg;
     for (;;) {
-        struct pollfd p[2] = {{.fd = s->fd, .events = POLLIN},
-                              {.fd = s->stop_fds[0], .events = POLLIN}};
-        poll(p, 2, -1);
-        if (p[1].revents)
-            return NULL;
-        int fd = accept(s->fd, NULL, NULL);
-        if (fd < 0)
-            continue;
-        atomic_fetch_add(&s->connections, 1);
-        fake_talk(s, fd); /* one at a time: a handle has one connection */
+        struct pollfd p[FAKE_CONNS + 2];
+        for (size_t i = 0; i < FAKE_CONNS; i++)
+            p[i] = (struct pollfd){.fd = s->conns[i].fd, .events = POLLIN};
+        p[FAKE_CONNS] = (struct pollfd){.fd = s->fd, .events = POLLIN};
+        p[FAKE_CONNS + 1] = (struct pollfd){.fd = s->stop_fds[0], .events = POLLIN};
+        poll(p, FAKE_CONNS + 2, fake_timeout(s));
+        for (size_t i = 0; i < FAKE_CONNS; i++) {
+            struct fake_conn *c = &s->conns[i];
+            if (c->late.verb && fake_now_ms() >= c->late_ms) {
+                struct fake_rule rule = c->late;
+                c->late.verb = NULL;
+                if (fake_say(s, c, rule))
+                    fake_answer(s, c);
+            }
+            if (c->fd >= 0 && p[i].fd == c->fd && p[i].revents)
+                fake_read(s, c);
+        }
+        if (p[FAKE_CONNS].revents)
+            fake_accept(s);
+        if (p[FAKE_CONNS + 1].revents)
+            break;
     }
+    for (size_t i = 0; i < FAKE_CONNS; i++)
+        if (s->conns[i].fd >= 0)
+            fake_hang_up(s, &s->conns[i]);
+    return NULL;
 }
 
 static inline void fake_start(struct fake_server *s)
@@ -148,6 +239,9 @@ static inline void fake_start(struct fake_server *s)
     socklen_t len = sizeof a;
     memset(s, 0, sizeof *s);
     pthread_mutex_init(&s->lock, NULL);
+    s->last_fd = -1;
+    for (size_t i = 0; i < FAKE_CONNS; i++)
+        s->conns[i].fd = -1;
     s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int ok = s->fd >= 0 && bind(s->fd, (struct sockaddr *)&a, sizeof a) == 0 &&
              listen(s->fd, 16) == 0 && getsockname(s->fd, (struct sockaddr *)&a, &len) == 0 &&

@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "base/rank.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -280,7 +281,7 @@ static void letters_of_either_case_are_the_same(void **state)
         {{"ttl", 3}, {"ttk", 3}, false},
         {{"\0a", 2}, {"\0B", 2}, false}, /* a NUL ends nothing */
         {{"a\0", 2}, {"a ", 2}, false},  /* they differ by the bit of the case, but */
-        {{"@", 1}, {"`", 1}, false},     /* only letters have a case */
+        {{"@", 1}, {"`", 1}, false},     /* only messages have a case */
         {{"[", 1}, {"{", 1}, false},
         {{"\xc4", 1}, {"\xe4", 1}, false},
     };
@@ -317,6 +318,48 @@ static void hashes_have_known_values(void **state)
     assert_true(crc32c(0, flat, 32) == 0x62a8ab43u);
     assert_true(crc32c(0, bytes, 32) == 0x46dd794eu);
     assert_true(crc32c(0, "", 0) == 0);
+}
+
+/* Random comings and goings against plain counting; the tree stays flat. */
+static void a_rank_is_the_place_in_the_row(void **state)
+{
+    (void)state;
+    enum { N = 400, STEPS = 20000, DEPTH_MAX = 60 };
+    static struct item {
+        struct list in_row;
+        struct rank_node node;
+        bool in;
+    } items[N];
+    struct list row;
+    struct rank rank = {0};
+    list_init(&row);
+    srand(7);
+    for (int step = 0; step < STEPS; step++) {
+        struct item *it = &items[rand() % N];
+        if (it->in) {
+            list_remove(&it->in_row);
+            rank_remove(&rank, &it->node);
+        } else if (rand() % 8) {
+            list_push_back(&row, &it->in_row);
+            rank_push_back(&rank, &it->node, (uint64_t)step);
+        } else {
+            list_push_front(&row, &it->in_row);
+            rank_push_front(&rank, &it->node, (uint64_t)step);
+        }
+        it->in = !it->in;
+        size_t n = 0;
+        list_each (at, &row) {
+            const struct item *one = list_item(at, const struct item, in_row);
+            if (step % 50 == 0)
+                assert_int_equal(rank_of(&one->node), n + 1);
+            int depth = 0;
+            for (const struct rank_node *up = &one->node; step % 50 == 0 && up; up = up->up)
+                depth++;
+            assert_true(depth <= DEPTH_MAX);
+            n++;
+        }
+        assert_int_equal(rank.root ? rank.root->count : 0, n);
+    }
 }
 
 static void log_text_is_printable_and_bounded(void **state)
@@ -366,6 +409,7 @@ int main(void)
         cmocka_unit_test(slices_of_every_length_are_copied),
         cmocka_unit_test(letters_of_either_case_are_the_same),
         cmocka_unit_test(hashes_have_known_values),
+        cmocka_unit_test(a_rank_is_the_place_in_the_row),
         cmocka_unit_test(log_text_is_printable_and_bounded),
         cmocka_unit_test(errors_have_words),
     };

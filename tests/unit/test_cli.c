@@ -68,6 +68,32 @@ static void numbers(void **state)
     assert_non_null(cli_parse_number("99999999999999999999", &v));
 }
 
+static void sizes(void **state)
+{
+    static const char *const bad[] = {"",         "mb",    "-1mb",
+                                      "1.5gb",    "1 mb",  "1mbx",
+                                      "1pb",      "0x1mb", "99999999999999999999",
+                                      "9000000tb"};
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } good[] = {{"0", 0},
+                {"65536", 65536},
+                {"512kb", 512 << 10},
+                {"256mb", 256 << 20},
+                {"256MB", 256 << 20},
+                {"2g", INT64_C(2) << 30},
+                {"1tb", INT64_C(1) << 40}};
+    int64_t v;
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_null(cli_parse_size(good[i].text, &v));
+        assert_int_equal(v, good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_non_null(cli_parse_size(bad[i], &v));
+}
+
 /* A command line in one string, words between blanks. */
 struct line {
     char text[256];
@@ -275,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(durations),
         cmocka_unit_test(numbers),
+        cmocka_unit_test(sizes),
         cmocka_unit_test(options_in_any_order),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(tables_are_aligned),

@@ -2,6 +2,7 @@
  * must. */
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "engine/engine_core.h"
 #include "engine/order.h"
 #include "events/feed.h"
 #include "machine/machine.h"
@@ -146,6 +147,49 @@ static void a_reused_slot_hears_nothing_of_its_past(void **state)
     assert_int_equal(old.answers, 1);
 }
 
+/* After 2^42 asks of a run. */
+static void a_count_that_begins_again_passes_over_who_waits(void **state)
+{
+    struct fixture *f = *state;
+    struct client a = {0}, first = {0}, last = {0}, next = {0}, r = {0};
+    submit(f, &a, acquire("a", 0));
+    submit(f, &first, acquire("b", 5000));
+    assert_int_equal(first.ask.id, 2);
+    f->engine->count = OP_ASKER_COUNT - 1;
+    submit(f, &last, acquire("c", 5000));
+    assert_int_equal(last.ask.id, OP_ASKER_COUNT);
+    f->engine->count = 1; /* as if two more had asked */
+    submit(f, &next, acquire("d", 5000));
+    assert_int_equal(next.ask.id, 3);
+    submit(f, &r, release("a"));
+    assert_int_equal(first.kind, EVENT_GRANTED);
+    assert_int_equal(last.answers + next.answers, 0);
+}
+
+/* Numbers that come again: what an earlier ask was given, and told of, stays. */
+static void a_cancel_means_no_hold_that_was_told_before(void **state)
+{
+    struct fixture *f = *state;
+    struct client a = {0}, b = {0}, gone = {0};
+    struct machine_counts counts;
+    submit(f, &a, acquire("a", 0));
+    submit(f, &b, acquire("b", 5000));
+    f->engine->count = 0;
+    struct op shared = acquire("a", 5000);
+    shared.name = SLICE("other");
+    submit(f, &gone, shared); /* number 1 once more; granted, so it is not outstanding */
+    assert_int_equal(gone.kind, EVENT_GRANTED);
+    struct op cancel = {.kind = OP_CANCEL,
+                        .name = SLICE("db"),
+                        .owner = SLICE("a"),
+                        .target = 1,
+                        .fence = machine_number(f->engine->groups[0].machine)};
+    engine_submit(f->engine, &cancel, NULL);
+    engine_counts(f->engine, &counts);
+    assert_int_equal(counts.held, 2);
+    assert_int_equal(b.answers, 0);
+}
+
 static void one_that_stays_hears_queued_and_then_the_outcome(void **state)
 {
     struct fixture *f = *state;
@@ -186,8 +230,8 @@ static void ends_come_with_the_clock(void **state)
     assert_true(engine_next_ms(f->engine) == UINT64_MAX);
     submit(f, &a, acquire("a", 0));
     submit(f, &b, acquire("b", 5000));
-    assert_int_equal(engine_next_ms(f->engine), 1000);
-    f->clock_ms += 999;
+    assert_int_equal(engine_next_ms(f->engine), 1001); /* 0.1 % more than its TTL */
+    f->clock_ms += 1000;
     engine_tick(f->engine); /* too early: nothing is ordered */
     assert_int_equal(b.answers, 0);
     f->clock_ms += 1;
@@ -209,7 +253,7 @@ static void a_pause_moves_time_by_little(void **state)
     submit(f, &check, (struct op){.kind = OP_CHECK, .name = SLICE("db"), .owner = SLICE("a")});
     assert_int_equal(check.kind, EVENT_CHECKED);
     assert_int_equal(check.fence, a.fence);
-    assert_int_equal(engine_next_ms(f->engine), 30000 - ENGINE_STALL_MAX_MS);
+    assert_int_equal(engine_next_ms(f->engine), engine_by_clock(30000 - ENGINE_STALL_MAX_MS));
 }
 
 static void the_clock_going_back_changes_nothing(void **state)
@@ -243,12 +287,31 @@ static void a_new_leader_goes_on_from_the_time_it_has_heard(void **state)
     struct client a = {0};
     submit(f, &a, acquire("a", 0));
     uint64_t granted_ms = engine_now_ms(f->engine);
-    f->clock_ms += 900;
-    assert_int_equal(engine_next_ms(f->engine), 100);
+    f->clock_ms += engine_by_clock(900);
+    assert_in_range(engine_next_ms(f->engine), engine_by_clock(99), engine_by_clock(100));
     engine_lead(f->engine, 0, granted_ms + 700);
-    assert_int_equal(engine_next_ms(f->engine), 300);
+    assert_int_equal(engine_next_ms(f->engine), engine_by_clock(300));
     engine_lead(f->engine, 0, 0);
-    assert_int_equal(engine_next_ms(f->engine), 1000);
+    assert_int_equal(engine_next_ms(f->engine), engine_by_clock(1000));
+}
+
+/* State-machine time goes 0.1 % slower than the clock, however often it is asked for. */
+static void a_lease_lasts_for_clocks_that_differ(void **state)
+{
+    struct fixture *f = *state;
+    struct client a = {0}, b = {0};
+    struct op op = acquire("a", 0);
+    op.ttl_ms = 30000;
+    submit(f, &a, op);
+    submit(f, &b, acquire("b", 60000));
+    for (int i = 0; i < 30029; i++) {
+        f->clock_ms++;
+        engine_tick(f->engine);
+    }
+    assert_int_equal(b.answers, 0);
+    f->clock_ms += 2;
+    engine_tick(f->engine);
+    assert_int_equal(b.kind, EVENT_GRANTED);
 }
 
 static void time_goes_on_when_nothing_ends(void **state)
@@ -259,7 +322,7 @@ static void time_goes_on_when_nothing_ends(void **state)
         f->clock_ms += 1000;
         assert_int_equal(engine_next_ms(f->engine), UINT64_MAX);
     }
-    assert_int_equal(engine_now_ms(f->engine), before + 10000);
+    assert_in_range(engine_now_ms(f->engine), before + 9990, before + 9991);
 }
 
 /* An op that was stamped before the end may still be on its way and renew it: until the end is
@@ -270,7 +333,7 @@ static void for_a_read_it_is_over_when_that_is_ordered(void **state)
     struct client a = {0}, r = {0};
     submit(f, &a, acquire("a", 0));
     struct op check = {.kind = OP_CHECK, .name = SLICE("db"), .fence = a.fence};
-    f->clock_ms += 1000;
+    f->clock_ms += engine_by_clock(1000);
     submit(f, &r, check);
     assert_int_equal(r.count, 1);
     engine_tick(f->engine);
@@ -310,6 +373,8 @@ int main(void)
         T(a_waiter_is_answered_when_its_turn_comes),
         T(a_client_that_is_gone_leaves_the_line),
         T(a_reused_slot_hears_nothing_of_its_past),
+        T(a_count_that_begins_again_passes_over_who_waits),
+        T(a_cancel_means_no_hold_that_was_told_before),
         T(one_that_stays_hears_queued_and_then_the_outcome),
         T(an_answer_carries_the_lock_when_asked_for),
         T(ends_come_with_the_clock),
@@ -317,6 +382,7 @@ int main(void)
         T(the_clock_going_back_changes_nothing),
         T(news_go_to_the_feed_and_answers_do_not),
         T(a_new_leader_goes_on_from_the_time_it_has_heard),
+        T(a_lease_lasts_for_clocks_that_differ),
         T(time_goes_on_when_nothing_ends),
         T(for_a_read_it_is_over_when_that_is_ordered),
         T(who_has_missed_its_outcome_is_told),

@@ -1,5 +1,6 @@
-/* One Raft group that leads: what it says to a member that is far behind. */
-#include "engine/group.h"
+/* One Raft group: what it says to a member that is far behind, and what it takes a snapshot of.
+ */
+#include "raft/group.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +28,7 @@ static uint64_t persist(void *ctx, const struct journal_record *rec)
     return ++((struct world *)ctx)->lsn;
 }
 
-static void send_message(void *ctx, uint64_t to, const struct wire *msg)
+static void send_message(void *ctx, uint64_t to, const struct peer_message *msg)
 {
     struct world *w = ctx;
     assert_int_equal(to, LEARNER);
@@ -114,11 +115,11 @@ static void beat(struct world *w)
 
 static void refuse(struct world *w, uint64_t index, uint64_t last)
 {
-    struct wire msg = {.type = WIRE_APPEND_RESULT,
-                       .from = LEARNER,
-                       .term = group_term(w->g),
-                       .reject = index,
-                       .index = last};
+    struct peer_message msg = {.type = WIRE_APPEND_RESULT,
+                               .from = LEARNER,
+                               .term = group_term(w->g),
+                               .reject = index,
+                               .index = last};
     group_receive(w->g, &msg, w->now);
 }
 
@@ -150,10 +151,82 @@ static void who_lacks_an_offered_snapshot_is_offered_the_newer_one_at_once(void 
     group_close(w.g);
 }
 
+static void send_nowhere(void *ctx, uint64_t to, const struct peer_message *msg)
+{
+    (void)ctx;
+    (void)to;
+    (void)msg;
+}
+
+/* A heartbeat behind entry 4. */
+static void hear(struct world *w, uint64_t commit)
+{
+    struct peer_message msg = {.type = WIRE_APPEND,
+                               .from = LEARNER,
+                               .term = 2,
+                               .index = 4,
+                               .log_term = 2,
+                               .commit = commit};
+    group_receive(w->g, &msg, w->now);
+    group_durable(w->g, w->lsn, w->now);
+}
+
+/* A leader makes a second change when the first one is committed. Who starts with both in its
+ * log knows that before it is told how far the leader has committed. */
+static void a_snapshot_has_no_members_of_a_later_entry(void **state)
+{
+    (void)state;
+    static const struct group_env quiet = {
+        .persist = persist, .send = send_nowhere, .apply = apply, .changed = changed};
+    struct world w = {.now = 1000};
+    struct group_conf conf = {.servers = {{.id = ME, .voter = true, .address = "n1@here"},
+                                          {.id = LEARNER, .voter = true, .address = "n2@there"},
+                                          {.id = 3, .voter = true, .address = "n3@there"},
+                                          {.id = 4, .address = "n4@there"}},
+                              .n = 3};
+    struct group_state old = {.term = 2};
+    struct buf bytes[3] = {0};
+    struct peer_entry changes[3];
+    for (int i = 0; i < 3; i++) {
+        conf.servers[3].voter = i == 2;
+        group_conf_encode(&conf, &bytes[i]);
+        changes[i] = (struct peer_entry){
+            .term = 2, .type = GROUP_ENTRY_CHANGE, .data = buf_slice(&bytes[i])};
+        conf.n = 4;
+    }
+    struct log_entry log[] = {{.term = 1, .type = GROUP_ENTRY_CHANGE, .data = changes[0].data},
+                              {.term = 2, .type = 1, .data = SLICE("entry")},
+                              {.term = 2, .type = GROUP_ENTRY_CHANGE, .data = changes[1].data},
+                              {.term = 2, .type = GROUP_ENTRY_CHANGE, .data = changes[2].data}};
+    for (uint64_t i = 0; i < 4; i++)
+        entry_log_put(&old.log, i + 1, &log[i]);
+    w.g = group_open(&(struct group_config){.env = &quiet,
+                                            .ctx = &w,
+                                            .id = ME,
+                                            .election_ms = 300,
+                                            .heartbeat_ms = HEARTBEAT_MS,
+                                            .seed = 4711,
+                                            .inflight = 4},
+                     &old, w.now);
+    struct group_snapshot snap;
+    hear(&w, 2);
+    assert_int_equal(group_applied(w.g), 2);
+    assert_false(group_snapshot_begin(w.g, &snap));
+    hear(&w, 4);
+    assert_int_equal(group_applied(w.g), 4);
+    assert_true(group_snapshot_begin(w.g, &snap));
+    assert_true(snap.conf_index <= snap.index);
+    group_snapshot_end(w.g, &snap, false, 0, w.now);
+    group_close(w.g);
+    for (int i = 0; i < 3; i++)
+        buf_done(&bytes[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_lacks_an_offered_snapshot_is_offered_the_newer_one_at_once),
+        cmocka_unit_test(a_snapshot_has_no_members_of_a_later_entry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,8 +96,8 @@ static const struct {
 } good[] = {
     {"the least", S(GET "\r\n"), "GET / keep", 0},
     {"HTTP/1.0 without Host", S("GET /a HTTP/1.0\r\n\r\n"), "GET /a close", 0},
-    {"HTTP/1.0 keep-alive", S("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"),
-     "GET /a keep", 0},
+    {"HTTP/1.0 is closed, whatever it asks for",
+     S("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"), "GET /a close", 0},
     {"close", S(GET "Connection: close\r\n\r\n"), "GET / close", 0},
     {"Close, in any case", S(GET "CONNECTION: Close\r\n\r\n"), "GET / close", 0},
     {"empty header", S(GET "X-Empty:\r\nX-Blank:   \r\n\r\n"), "GET / keep", 0},

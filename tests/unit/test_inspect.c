@@ -1,9 +1,9 @@
 /* A damaged directory: what is said about it, and what is saved of it. */
-#include "engine/inspect.h"
+#include "repair/inspect.h"
 
 #include "../sim/sim_disk.h"
 #include "base/log.h"
-#include "lone.h"
+#include "single_node.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -19,44 +19,61 @@ struct made {
     size_t groups;
 };
 
-static void acquire_some(struct lone *n, struct made *m, int from, int to)
+static void acquire_some(struct single_node *n, struct made *m, int from, int to)
 {
     for (int i = from; i < to; i++) {
         char name[32];
         snprintf(name, sizeof name, "lock-%d", i);
-        m->fences[i] = lone_acquire(n, "default", name);
+        m->fences[i] = single_node_acquire(n, "default", name);
         assert_true(m->fences[i] > 0);
     }
 }
 
-static void take_snapshots(struct lone *n, size_t groups)
+static void take_snapshots(struct single_node *n, size_t groups)
 {
     for (size_t i = 0; i < groups; i++) { /* one at a time */
-        order_raft_snapshot_now(order_raft_of(n->order));
-        lone_pump(n);
+        replica_snapshot_now(replica_of(n->order));
+        single_node_pump(n);
     }
 }
 
 /* Half of the locks, a snapshot, the other half, and a clean stop. */
 static void make(struct made *m, size_t groups)
 {
-    struct lone n;
+    struct single_node n;
     sim_disk_init(&m->disk, 1);
     m->groups = groups;
-    assert_int_equal(lone_open(&n, &m->disk, groups), BELAY_OK);
+    assert_int_equal(single_node_open(&n, &m->disk, groups), BELAY_OK);
     acquire_some(&n, m, 0, LOCKS / 2);
     take_snapshots(&n, groups);
     acquire_some(&n, m, LOCKS / 2, LOCKS);
-    lone_stop(&n);
+    single_node_stop(&n);
 }
 
-static size_t held(struct lone *n, const struct made *m)
+/* Several shards, of which one has anything to do: the others have said nothing since their
+ * snapshots, and the segments with their entries are gone. */
+static void make_quiet(struct made *m, size_t groups)
+{
+    struct single_node n;
+    sim_disk_init(&m->disk, 1);
+    m->groups = groups;
+    assert_int_equal(single_node_open(&n, &m->disk, groups), BELAY_OK);
+    acquire_some(&n, m, 0, LOCKS / 2);
+    take_snapshots(&n, groups);
+    for (int i = 0; i < 16; i++)
+        acquire_some(&n, m, 0, LOCKS / 2);
+    assert_true(journal_first(replica_journal(replica_of(n.order))) > 1);
+    acquire_some(&n, m, LOCKS / 2, LOCKS);
+    single_node_stop(&n);
+}
+
+static size_t held(struct single_node *n, const struct made *m)
 {
     size_t count = 0;
     for (int i = 0; i < LOCKS; i++) {
         char name[32];
         snprintf(name, sizeof name, "lock-%d", i);
-        count += lone_check(n, "default", name, m->fences[i]);
+        count += single_node_check(n, "default", name, m->fences[i]);
     }
     return count;
 }
@@ -90,16 +107,16 @@ static void flip(struct sim_file *f, size_t at)
 static size_t salvaged(const struct inspection *in, const struct made *m)
 {
     static struct sim_disk to;
-    struct lone n;
+    struct single_node n;
     sim_disk_init(&to, 3);
     assert_int_equal(inspect_salvage(in, &to.base, 77), BELAY_OK);
-    assert_int_equal(lone_open(&n, &to, m->groups), BELAY_OK);
+    assert_int_equal(single_node_open(&n, &to, m->groups), BELAY_OK);
     size_t count = held(&n, m);
-    assert_true(lone_acquire(&n, "default", "new") > m->fences[LOCKS - 1]);
-    lone_close(&n);
-    assert_int_equal(lone_open(&n, &to, m->groups), BELAY_OK); /* and once more */
+    assert_true(single_node_acquire(&n, "default", "new") > m->fences[LOCKS - 1]);
+    single_node_close(&n);
+    assert_int_equal(single_node_open(&n, &to, m->groups), BELAY_OK); /* and once more */
     assert_int_equal(held(&n, m), count);
-    lone_close(&n);
+    single_node_close(&n);
     sim_disk_wipe(&to);
     return count;
 }
@@ -207,6 +224,29 @@ a_damaged_snapshot_or_identity_loses_nothing_while_the_journal_has_it_all(void *
     }
 }
 
+static void snapshots_of_quiet_shards_count(void **state)
+{
+    (void)state;
+    static struct made m;
+    struct inspection in;
+    for (int gone = 0; gone < 2; gone++) {
+        make_quiet(&m, 4);
+        struct sim_file *f = find(&m.disk, "identity");
+        if (gone)
+            assert_int_equal(m.disk.base.ops->remove(&m.disk.base, f->name), BELAY_OK);
+        else
+            flip(f, 30);
+        assert_int_equal(inspect_open(&m.disk.base, &in), BELAY_OK);
+        assert_false(in.starts);
+        assert_true(in.can_salvage);
+        assert_int_equal(in.lost_batches, 0);
+        assert_false(in.lost_more);
+        assert_int_equal(salvaged(&in, &m), LOCKS);
+        inspect_close(&in);
+        sim_disk_wipe(&m.disk);
+    }
+}
+
 /* The states of several groups belong to one moment. */
 static void several_groups_are_kept_together_or_not_at_all(void **state)
 {
@@ -244,7 +284,7 @@ struct tally {
 static void judge(struct sim_disk *d, const struct made *m, struct tally *t)
 {
     struct inspection in;
-    struct lone n;
+    struct single_node n;
     if (inspect_open(&d->base, &in) != BELAY_OK)
         return;
     bool starts = in.starts;
@@ -258,44 +298,63 @@ static void judge(struct sim_disk *d, const struct made *m, struct tally *t)
     t->lost += !starts && !in.can_salvage;
     t->starts += starts;
     inspect_close(&in);
-    assert_int_equal(lone_open(&n, d, m->groups) == BELAY_OK, starts);
+    assert_int_equal(single_node_open(&n, d, m->groups) == BELAY_OK, starts);
     if (starts)
-        lone_close(&n);
+        single_node_close(&n);
+}
+
+/* Every `step`th byte, from the first on. */
+static struct tally damage_all(const struct made *m, size_t step)
+{
+    static struct sim_disk d;
+    struct tally t = {0};
+    sim_disk_init(&d, 2);
+    for (size_t i = 0; i < SIM_DISK_FILES; i++) {
+        const struct sim_file *f = &m->disk.files[i];
+        for (size_t at = 0; f->used && at < buf_len(&f->bytes); at += step) {
+            sim_disk_copy(&d, &m->disk);
+            flip(sim_disk_find(&d, f->name, true), at);
+            judge(&d, m, &t);
+        }
+        for (size_t len = 0; f->used && len < buf_len(&f->bytes);
+             len += 1 + buf_len(&f->bytes) / 100) {
+            sim_disk_copy(&d, &m->disk);
+            struct sim_file *hit = sim_disk_find(&d, f->name, true);
+            hit->bytes.end = hit->bytes.start + len;
+            judge(&d, m, &t);
+        }
+        if (f->used) {
+            sim_disk_copy(&d, &m->disk);
+            assert_int_equal(d.base.ops->remove(&d.base, f->name), BELAY_OK);
+            judge(&d, m, &t);
+        }
+    }
+    print_message("# %zu start, %zu saved without loss, %zu with, %zu lost\n", t.starts,
+                  t.saved, t.lossy, t.lost);
+    sim_disk_wipe(&d);
+    return t;
 }
 
 static void whatever_is_damaged_the_report_is_right_and_what_is_saved_is_sound(void **state)
 {
     (void)state;
     static struct made m;
-    static struct sim_disk d;
-    struct tally t = {0};
     make(&m, 1);
-    sim_disk_init(&d, 2);
-    for (size_t i = 0; i < SIM_DISK_FILES; i++) {
-        const struct sim_file *f = &m.disk.files[i];
-        for (size_t at = 0; f->used && at < buf_len(&f->bytes); at++) {
-            sim_disk_copy(&d, &m.disk);
-            flip(sim_disk_find(&d, f->name, true), at);
-            judge(&d, &m, &t);
-        }
-        for (size_t len = 0; f->used && len < buf_len(&f->bytes);
-             len += 1 + buf_len(&f->bytes) / 100) {
-            sim_disk_copy(&d, &m.disk);
-            struct sim_file *hit = sim_disk_find(&d, f->name, true);
-            hit->bytes.end = hit->bytes.start + len;
-            judge(&d, &m, &t);
-        }
-        if (f->used) {
-            sim_disk_copy(&d, &m.disk);
-            assert_int_equal(d.base.ops->remove(&d.base, f->name), BELAY_OK);
-            judge(&d, &m, &t);
-        }
-    }
-    print_message("# %zu start, %zu saved without loss, %zu with, %zu lost\n", t.starts,
-                  t.saved, t.lossy, t.lost);
+    struct tally t = damage_all(&m, 1);
     assert_true(t.saved > 50);
     assert_true(t.lossy > 50);
-    sim_disk_wipe(&d);
+    sim_disk_wipe(&m.disk);
+}
+
+static void and_so_it_is_with_several_shards(void **state)
+{
+    (void)state;
+    static struct made m;
+    make_quiet(&m, 4);
+    struct tally t = damage_all(&m, 11);
+    assert_true(t.starts > 50);
+    assert_true(t.saved > 10);
+    assert_true(t.lossy + t.lost > 50);
     sim_disk_wipe(&m.disk);
 }
 
@@ -309,8 +368,10 @@ int main(void)
         cmocka_unit_test(damage_that_a_snapshot_covers_loses_nothing),
         cmocka_unit_test(
             a_damaged_snapshot_or_identity_loses_nothing_while_the_journal_has_it_all),
+        cmocka_unit_test(snapshots_of_quiet_shards_count),
         cmocka_unit_test(several_groups_are_kept_together_or_not_at_all),
         cmocka_unit_test(whatever_is_damaged_the_report_is_right_and_what_is_saved_is_sound),
+        cmocka_unit_test(and_so_it_is_with_several_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* What a journal promises about bytes that a disk loses, tears, flips or cuts. */
-#include "engine/journal.h"
+#include "storage/journal.h"
 
 #include "../sim/sim_disk.h"
 #include "base/log.h"
@@ -7,23 +7,43 @@
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { ENTRIES_MAX = 4096, SMALL = JOURNAL_SEGMENT_BYTES_MIN };
+enum { ENTRIES_MAX = 4096, SMALL = 16 << 10 };
 
-/* What a reader of the journal knows in the end: one log, one vote. */
+/* What a reader of the journal knows in the end: one log with its votes and snapshots, and what
+ * a shard has said once and never again. */
 struct replay {
     uint64_t first, last; /* indexes */
     uint64_t sums[ENTRIES_MAX];
+    uint64_t lsns[ENTRIES_MAX];
     uint64_t term, vote, snapshot;
+    uint64_t quiet_term, quiet_vote, quiet_snapshot;
 };
+
+enum { QUIET = 1, QUIET_TERM = 5, QUIET_VOTE = 3, QUIET_SNAPSHOT = 77 };
+
+static void replay_quiet(struct replay *r, const struct journal_record *rec)
+{
+    if (rec->kind == JOURNAL_VOTE) {
+        r->quiet_term = rec->term;
+        r->quiet_vote = rec->index;
+    } else if (rec->kind == JOURNAL_SNAPSHOT) {
+        r->quiet_snapshot = rec->index;
+    }
+}
 
 static enum belay_err replay_record(void *ctx, const struct journal_record *rec, uint64_t lsn)
 {
     struct replay *r = ctx;
     assert_true(lsn > 0);
+    if (rec->group_no == QUIET) {
+        replay_quiet(r, rec);
+        return BELAY_OK;
+    }
     if (rec->kind == JOURNAL_VOTE) {
         r->term = rec->term;
         r->vote = rec->index;
@@ -39,6 +59,7 @@ static enum belay_err replay_record(void *ctx, const struct journal_record *rec,
     if (r->last == 0)
         r->first = rec->index;
     r->last = rec->index;
+    r->lsns[rec->index] = lsn;
     r->sums[rec->index] = rec->term;
     for (size_t i = 0; i < rec->data.len; i++)
         r->sums[rec->index] = r->sums[rec->index] * 31 + (unsigned char)rec->data.data[i];
@@ -87,44 +108,63 @@ static uint64_t append_entry(struct journal *j, uint64_t index, uint64_t term, s
                                                       .data = slice_of(data, bytes)});
 }
 
-/* A script of batches: some entries, sometimes a vote, sometimes a truncation, sometimes a
- * snapshot that lets old segments go. Returns the last index that was acknowledged. */
-static uint64_t run_script(struct journal *j, struct replay *want, int steps)
+static void append_quiet(struct journal *j)
 {
-    uint64_t last = want->last;
-    uint64_t lsn_of[ENTRIES_MAX] = {0};
+    struct journal_record rec = {
+        .kind = JOURNAL_VOTE, .group_no = QUIET, .term = QUIET_TERM, .index = QUIET_VOTE};
+    journal_append(j, &rec);
+    rec.kind = JOURNAL_SNAPSHOT;
+    rec.index = QUIET_SNAPSHOT;
+    rec.data = SLICE("snapshot-quiet");
+    journal_append(j, &rec);
+}
+
+/* A script of batches: some entries, sometimes a vote, sometimes a truncation, sometimes a
+ * snapshot that lets old segments go; and first of all what the quiet shard says. Goes on from
+ * what `want` says, and puts into it what was acknowledged. */
+static void run_script(struct journal *j, struct replay *want, int steps)
+{
+    bool first = want->quiet_term == 0;
+    if (first)
+        append_quiet(j);
     for (int step = 1; step <= steps; step++) {
-        uint64_t term = 1 + (uint64_t)step / 10;
-        uint64_t from = last + 1;
-        if (step % 10 == 0 && last > 4)
-            from = last - 1; /* a new leader replaces the tail */
+        uint64_t term = want->term + 1;
+        uint64_t from = want->last + 1;
+        bool votes = step % 10 == 0;
+        if (votes && want->last > want->snapshot + 4)
+            from = want->last - 1; /* a new leader replaces the tail */
         uint64_t n = 1 + (uint64_t)step % 4;
-        if (step % 10 == 0)
+        if (votes)
             journal_append(j, &(struct journal_record){
                                   .kind = JOURNAL_VOTE, .term = term, .index = (uint64_t)step});
         for (uint64_t i = 0; i < n; i++)
-            lsn_of[from + i] = append_entry(j, from + i, term, 20 + (size_t)(step * 37 % 700));
+            want->lsns[from + i] =
+                append_entry(j, from + i, term, 20 + (size_t)(step * 37 % 700));
         uint64_t snapshot = 0;
-        if (step % 25 == 0) {
-            snapshot = last - 2;
+        if (step % 25 == 0 || step == 5) {
+            snapshot = want->last - 2;
             journal_append(j, &(struct journal_record){.kind = JOURNAL_SNAPSHOT,
                                                        .term = term,
                                                        .index = snapshot,
                                                        .data = SLICE("snapshot-1")});
-            journal_release(j, lsn_of[snapshot + 1]);
+            journal_release(j, want->lsns[snapshot + 1]);
         }
         if (!commit(j))
-            return last;
-        last = from + n - 1;
-        if (step % 10 == 0) {
+            return;
+        if (first) {
+            want->quiet_term = QUIET_TERM;
+            want->quiet_vote = QUIET_VOTE;
+            want->quiet_snapshot = QUIET_SNAPSHOT;
+            first = false;
+        }
+        if (votes) {
             want->term = term;
             want->vote = (uint64_t)step;
         }
         if (snapshot)
             want->snapshot = snapshot;
-        want->last = last;
+        want->last = from + n - 1;
     }
-    return last;
 }
 
 static void what_was_written_is_read(void **state)
@@ -182,43 +222,117 @@ static void nothing_is_durable_before_its_job_is_done(void **state)
     sim_disk_wipe(&d);
 }
 
-/* Power off during each single change of the disk: everything acknowledged is there again, the
- * rest is there or not, and the journal goes on. */
+/* What was acknowledged is there again; the rest of what was being written is there or not. */
+static void holds(const struct replay *got, const struct replay *want)
+{
+    assert_true(got->last >= want->last || got->term > want->term);
+    assert_true(got->term > want->term || (got->term == want->term && got->vote == want->vote));
+    assert_true(got->snapshot >= want->snapshot);
+    assert_true(got->first <= got->snapshot + 1);
+    if (want->quiet_term == 0)
+        return;
+    assert_int_equal(got->quiet_term, QUIET_TERM);
+    assert_int_equal(got->quiet_vote, QUIET_VOTE);
+    assert_int_equal(got->quiet_snapshot, QUIET_SNAPSHOT);
+}
+
+static bool is_empty(const struct sim_disk *d)
+{
+    for (size_t i = 0; i < SIM_DISK_FILES; i++)
+        if (d->files[i].used)
+            return false;
+    return true;
+}
+
+/* A start: the disk is alive again, and will die at its change number `at` (0: it will not).
+ * What is in it must be what `want` says, and `steps` of the script follow. */
+static void live(struct sim_disk *d, uint64_t at, int steps, struct replay *want)
+{
+    static struct replay got;
+    struct journal *j = NULL;
+    sim_disk_revive(d);
+    d->crash_in = at;
+    enum belay_err err = open_on(d, is_empty(d), &got, &j);
+    if (err != BELAY_OK && d->dead)
+        return; /* it died while it was reading */
+    if (err != BELAY_OK)
+        fail_msg("%s", journal_problem());
+    holds(&got, want);
+    *want = got;
+    run_script(j, want, steps);
+    journal_close(j);
+}
+
+/* How often a journal rolls while it lives for so many steps. */
+static uint64_t rolls(int steps)
+{
+    static struct sim_disk d;
+    static struct replay want;
+    uint64_t number = 0;
+    memset(&want, 0, sizeof want);
+    sim_disk_init(&d, 1);
+    live(&d, 0, steps, &want);
+    for (size_t i = 0; i < SIM_DISK_FILES; i++)
+        if (d.files[i].used && strtoull(d.files[i].name + 8, NULL, 16) > number)
+            number = strtoull(d.files[i].name + 8, NULL, 16);
+    sim_disk_wipe(&d);
+    return number - 1;
+}
+
+/* Power off during each single change of the disk, of a journal's first life (reaching the
+ * crash with the disk at `at`), of the restart after it, and (with a random choice of points)
+ * of the restart after that one: everything acknowledged is there in the end, and the journal
+ * goes on for two more segments. */
+enum { LIFE_1 = 60, LIFE_2 = 30, LIFE_3 = 30, LIFE_4 = 40 };
+
+static uint64_t crash_restarts(struct sim_disk *first, const struct replay *acked,
+                               uint64_t seed)
+{
+    static struct sim_disk d;
+    static struct replay want;
+    uint64_t points = 0;
+    for (uint64_t at = 1;; at++) {
+        sim_disk_init(&d, seed * 31 + at);
+        sim_disk_copy(&d, first);
+        want = *acked;
+        live(&d, at, LIFE_2, &want);
+        bool crashed = d.dead;
+        live(&d, 1 + sim_disk_random(&d) % (2 * LIFE_3), LIFE_3, &want);
+        live(&d, 0, LIFE_4, &want);
+        live(&d, 0, 0, &want);
+        sim_disk_wipe(&d);
+        if (!crashed)
+            return points;
+        points++;
+    }
+}
+
 static void a_crash_at_any_change_loses_nothing_acknowledged(void **state)
 {
     (void)state;
     static struct sim_disk d;
-    static struct replay got, want, again;
+    static struct replay want;
+    const char *given = getenv("BELAY_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
     uint64_t points = 0;
+    uint64_t restarts = 0;
+    print_message("# seed %" PRIu64 "\n", seed);
+    assert_true(rolls(LIFE_1) >= 2 && rolls(LIFE_2) >= 2 && rolls(LIFE_4) >= 2);
     for (uint64_t at = 1;; at++) {
-        struct journal *j;
-        sim_disk_init(&d, at * 7919);
+        sim_disk_init(&d, seed + at * 7919);
         memset(&want, 0, sizeof want);
-        assert_int_equal(open_on(&d, true, &got, &j), BELAY_OK);
-        d.crash_in = at;
-        run_script(j, &want, 80);
-        journal_close(j);
-        bool crashed = d.dead;
-        sim_disk_revive(&d);
-        enum belay_err err = open_on(&d, false, &got, &j);
-        if (err != BELAY_OK)
-            fail_msg("crash at change %" PRIu64 ": %s", at, journal_problem());
-        assert_true(got.last >= want.last || got.term > want.term);
-        assert_true(got.term >= want.term);
-        assert_true(got.snapshot >= want.snapshot);
-        append_entry(j, got.last + 1, 99, 10);
-        assert_true(commit(j));
-        journal_close(j);
-        assert_int_equal(open_on(&d, false, &again, &j), BELAY_OK);
-        assert_int_equal(again.last, got.last + 1);
-        journal_close(j);
-        sim_disk_wipe(&d);
-        if (!crashed)
+        live(&d, at, LIFE_1, &want);
+        if (!d.dead)
             break;
         points++;
+        restarts += crash_restarts(&d, &want, seed + at);
+        sim_disk_wipe(&d);
     }
-    assert_true(points > 80);
-    print_message("# %" PRIu64 " crash points\n", points);
+    sim_disk_wipe(&d);
+    assert_true(points > 70 && restarts > 30 * points);
+    print_message("# %" PRIu64 " crash points of a first life, %" PRIu64
+                  " of the restarts after them, as many of second restarts\n",
+                  points, restarts);
 }
 
 static void a_failed_write_is_reported_and_not_repeated(void **state)
@@ -242,8 +356,49 @@ static void a_failed_write_is_reported_and_not_repeated(void **state)
     sim_disk_wipe(&d);
 }
 
+static void a_full_disk_uses_the_reserve_until_there_is_room(void **state)
+{
+    (void)state;
+    static struct sim_disk d;
+    static struct replay got;
+    struct journal *j;
+    sim_disk_init(&d, 4);
+    assert_int_equal(open_on(&d, true, &got, &j), BELAY_OK);
+    assert_int_equal(journal_room(j)->needed, 0);
+    d.full = true;
+    uint64_t n = 0;
+    while (journal_room(j)->needed == 0) {
+        uint64_t lsn = append_entry(j, ++n, 1, 100);
+        assert_true(commit(j));
+        assert_true(journal_durable(j) >= lsn);
+    }
+    assert_int_equal(journal_segments(j), 2);
+    assert_int_equal(journal_room(j)->needed, (JOURNAL_RESERVE + 1) * SMALL);
+    journal_look_for_room(j); /* there is none */
+    assert_true(journal_due(j) > 0);
+    assert_true(commit(j));
+    assert_true(journal_room(j)->needed > 0);
+    assert_int_equal(journal_due(j), 0);
+    uint64_t lsn = append_entry(j, ++n, 1, 10); /* what must be written has a place */
+    assert_true(commit(j));
+    assert_int_equal(journal_durable(j), lsn);
+    journal_close(j);
+    assert_int_equal(open_on(&d, false, &got, &j), BELAY_OK);
+    assert_int_equal(got.last, n);
+    assert_true(journal_room(j)->needed > 0);
+    d.full = false;
+    journal_look_for_room(j);
+    assert_true(commit(j));
+    assert_int_equal(journal_room(j)->needed, 0);
+    journal_close(j);
+    sim_disk_wipe(&d);
+}
+
 static bool same_replay(const struct replay *a, const struct replay *b)
 {
+    if (a->quiet_term != b->quiet_term || a->quiet_vote != b->quiet_vote ||
+        a->quiet_snapshot != b->quiet_snapshot)
+        return false;
     if (a->last != b->last || a->term != b->term || a->vote != b->vote ||
         a->snapshot != b->snapshot)
         return false;
@@ -366,6 +521,7 @@ static void a_directory_belongs_to_one_process(void **state)
         snprintf(name, sizeof name, "journal-%016" PRIx64, n);
         assert_int_equal(d->ops->remove(d, name), BELAY_OK);
     }
+    assert_int_equal(d->ops->remove(d, "reserve"), BELAY_OK);
     assert_int_equal(d->ops->remove(d, "lock"), BELAY_OK);
     journal_close(j);
     d->ops->close(d);
@@ -441,6 +597,42 @@ static void a_file_grows_piece_by_piece_and_gets_its_name(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
+static void count_half_made(void *ctx, const char *name)
+{
+    *(size_t *)ctx += disk_file_is_half_made(name);
+}
+
+static void what_is_not_completed_gives_its_space_back(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/belay-journal-XXXXXX";
+    char left[sizeof path + 32];
+    struct disk *d;
+    size_t n = 0;
+    assert_non_null(mkdtemp(path));
+    assert_int_equal(disk_file_open(path, &d), BELAY_OK);
+    assert_int_equal(d->ops->create(d, "a", SLICE("head"), UINT64_C(1) << 60), BELAY_ERR_IO);
+    assert_int_equal(d->ops->list(d, count_half_made, &n), BELAY_OK);
+    assert_int_equal(n, 0);
+    d->ops->close(d);
+    /* and what a process left that was killed while it made a file */
+    snprintf(left, sizeof left, "%s/snapshot-0-5-1.new", path);
+    FILE *f = fopen(left, "w");
+    assert_non_null(f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(disk_file_look(path, &d), BELAY_OK);
+    assert_int_equal(d->ops->list(d, count_half_made, &n), BELAY_OK);
+    assert_int_equal(n, 1);
+    d->ops->close(d);
+    n = 0;
+    assert_int_equal(disk_file_open(path, &d), BELAY_OK);
+    assert_int_equal(d->ops->list(d, count_half_made, &n), BELAY_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(d->ops->remove(d, "lock"), BELAY_OK);
+    d->ops->close(d);
+    assert_int_equal(rmdir(path), 0);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
@@ -451,9 +643,11 @@ int main(void)
         cmocka_unit_test(a_failed_write_is_reported_and_not_repeated),
         cmocka_unit_test(every_flipped_byte_is_refused_or_harmless),
         cmocka_unit_test(every_cut_or_missing_file_is_refused),
+        cmocka_unit_test(a_full_disk_uses_the_reserve_until_there_is_room),
         cmocka_unit_test(a_directory_belongs_to_one_process),
         cmocka_unit_test(a_file_is_its_data_and_zeros),
         cmocka_unit_test(a_file_grows_piece_by_piece_and_gets_its_name),
+        cmocka_unit_test(what_is_not_completed_gives_its_space_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,6 +219,15 @@ static void called_off_it_takes_nothing_away_that_was_there_before(void **state)
         " 7 acquire db bob shared ttl=1000 -> granted bob #6 1000ms",
         NULL,
     });
+    transcript((const char *const[]){
+        /* the fence says which hold; a session is only kept */
+        " 0 session-open s3 ttl=1000                     -> session-opened 1000ms in=s3",
+        " 0 acquire db ann shared ttl=1000               -> granted ann #2 1000ms",
+        " 0 acquire db bob shared ttl=1000               -> granted bob #3 1000ms",
+        " 1 convert db #2 exclusive wait=300 session=s3  -> (queued ann ticket=4 place=1 300ms)",
+        " 2 cancel db @4 #4 undo session=s3              -> left ann cancel ticket=4 waited=1 @4",
+        NULL,
+    });
 }
 
 int main(void)

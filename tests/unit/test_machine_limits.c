@@ -1,5 +1,5 @@
 /* test_machine_limits.c - every count and size has a name, a bound and a clear refusal. */
-#include "play.h"
+#include "script.h"
 #include "transcript.h"
 
 #include <setjmp.h>
@@ -24,8 +24,8 @@ static void assert_limit(const struct event *ev, const char *name)
 static void a_lock_has_so_many_holders(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     for (int i = 0; i < LIMIT_HOLDERS; i++)
         assert_int_equal(play(&p, "0 acquire db o%d shared ttl=100", i)->kind, EVENT_GRANTED);
     assert_limit(play(&p, "1 acquire db more shared ttl=100"), "LIMIT_HOLDERS");
@@ -34,29 +34,31 @@ static void a_lock_has_so_many_holders(void **state)
     assert_int_equal(play(&p, "1 release db o8")->count, 1);
     assert_int_equal(play(&p, "1 acquire db more shared ttl=100")->kind, EVENT_GRANTED);
     assert_limit(play(&p, "1 acquire db yet-more shared ttl=100"), "LIMIT_HOLDERS");
-    play_done(&p);
+    script_store(&p);
+    script_done(&p);
 }
 
 static void a_line_is_not_served_beyond_the_holders(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     play(&p, "0 acquire db first ttl=100");
     for (int i = 0; i < LIMIT_HOLDERS + 5; i++)
         play(&p, "0 acquire db o%d shared ttl=100 wait=500", i);
     play(&p, "1 release db first");
-    assert_int_equal(play_count(&p, EVENT_GRANTED), LIMIT_HOLDERS);
+    assert_int_equal(script_count(&p, EVENT_GRANTED), LIMIT_HOLDERS);
+    script_store(&p);
     play(&p, "2 release db o3");
-    assert_int_equal(play_count(&p, EVENT_GRANTED), 1);
-    play_done(&p);
+    assert_int_equal(script_count(&p, EVENT_GRANTED), 1);
+    script_done(&p);
 }
 
 static void a_lock_has_so_many_waiters(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     play(&p, "0 acquire db first ttl=100");
     for (int i = 0; i < LIMIT_WAITERS; i++) {
         const struct event *ev = play(&p, "0 acquire db o%d ttl=100 wait=500 noblock", i);
@@ -64,6 +66,7 @@ static void a_lock_has_so_many_waiters(void **state)
         assert_int_equal(ev->position, i + 1);
     }
     assert_limit(play(&p, "1 acquire db more ttl=100 wait=500"), "LIMIT_WAITERS");
+    script_store(&p);
     assert_int_equal(play(&p, "1 acquire db more ttl=100")->kind, EVENT_REFUSED);
     const struct event *again = play(&p, "1 acquire db o7 ttl=100 wait=500 noblock");
     assert_int_equal(again->kind, EVENT_QUEUED);
@@ -71,15 +74,15 @@ static void a_lock_has_so_many_waiters(void **state)
     play(&p, "1 release db o8");
     assert_int_equal(play(&p, "2 acquire db more ttl=100 wait=500 noblock")->kind,
                      EVENT_QUEUED);
-    play_done(&p);
+    script_done(&p);
 }
 
 /* All waits end in one step's time: worked off in batches, each waiter told once. */
 static void a_hundred_thousand_waits_end_in_batches(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     play(&p, "0 acquire db first ttl=100000");
     for (int i = 0; i < LIMIT_WAITERS; i++)
         play(&p, "0 acquire db o%d ttl=100 wait=500", i);
@@ -87,17 +90,17 @@ static void a_hundred_thousand_waits_end_in_batches(void **state)
     while (machine_due(p.m) <= 500) {
         play(&p, "500 tick");
         assert_true(p.fx.n <= 2 * MACHINE_EXPIRE_BATCH); /* ends, and the dead of a line */
-        told += play_count(&p, EVENT_TIMEOUT);
+        told += script_count(&p, EVENT_TIMEOUT);
     }
     assert_int_equal(told, LIMIT_WAITERS);
-    play_done(&p);
+    script_done(&p);
 }
 
 static void a_session_has_so_many_holds_and_waits(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     play(&p, "0 session-open s1 ttl=1000");
     play(&p, "0 acquire busy other ttl=1000");
     for (int i = 0; i < LIMIT_SESSION_ITEMS - 1; i++)
@@ -106,18 +109,19 @@ static void a_session_has_so_many_holds_and_waits(void **state)
     assert_int_equal(play(&p, "1 acquire busy ann session=s1 wait=5 noblock")->kind,
                      EVENT_QUEUED);
     assert_limit(play(&p, "1 acquire x ann session=s1"), "LIMIT_SESSION_ITEMS");
+    script_store(&p);
     assert_limit(play(&p, "1 acquire busy bob session=s1 wait=5"), "LIMIT_SESSION_ITEMS");
     assert_int_equal(play(&p, "1 acquire l5 ann session=s1")->kind, EVENT_GRANTED);
     assert_int_equal(play(&p, "2 session-close s1")->count, LIMIT_SESSION_ITEMS);
-    assert_int_equal(play_count(&p, EVENT_RELEASED), LIMIT_SESSION_ITEMS - 1);
-    play_done(&p);
+    assert_int_equal(script_count(&p, EVENT_RELEASED), LIMIT_SESSION_ITEMS - 1);
+    script_done(&p);
 }
 
 static void an_upgrade_counts_as_a_wait_of_its_session(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     play(&p, "0 session-open s1 ttl=1000");
     play(&p, "0 acquire db other shared ttl=1000");
     play(&p, "0 acquire db ann shared session=s1");
@@ -125,20 +129,163 @@ static void an_upgrade_counts_as_a_wait_of_its_session(void **state)
         play(&p, "0 acquire l%d ann session=s1", i);
     assert_limit(play(&p, "1 convert db ann exclusive session=s1 wait=50"),
                  "LIMIT_SESSION_ITEMS");
-    play_done(&p);
+    script_store(&p);
+    script_done(&p);
 }
 
 static void an_account_has_so_many_namespaces(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     for (int i = 1; i < LIMIT_NAMESPACES; i++)
         assert_int_equal(play(&p, "0 namespace-create n%d", i)->kind, EVENT_NAMESPACE_CREATED);
     assert_limit(play(&p, "1 namespace-create more"), "LIMIT_NAMESPACES");
+    script_store(&p);
     play(&p, "1 namespace-delete n17");
     assert_int_equal(play(&p, "1 namespace-create more")->kind, EVENT_NAMESPACE_CREATED);
-    play_done(&p);
+    script_done(&p);
+}
+
+/* Takes the messages of `from`, which is group 0. */
+static void take_messages(struct script *p, const struct machine *from)
+{
+    uint64_t next = 1;
+    while (next <= machine_posted(from, 1)) {
+        struct buf messages = {0};
+        size_t n = machine_outbox(from, 1, next, &messages);
+        struct op op = {.kind = OP_MESSAGES,
+                        .index = machine_applied(p->m) + 1,
+                        .fence = next,
+                        .program = buf_slice(&messages)};
+        machine_apply(p->m, &op, &p->fx);
+        effects_reset(&p->fx);
+        next += n;
+        buf_done(&messages);
+    }
+}
+
+/* Group 0 counts; all may fall into one shard, which has a "default" of its own beside. */
+static void a_shard_may_have_them_all_and_its_default(void **state)
+{
+    (void)state;
+    struct script p, shard;
+    struct machine_counts counts;
+    script_open(&p);
+    script_open(&shard);
+    machine_set_group(p.m, 0, 3);
+    machine_set_group(shard.m, 1, 3);
+    struct op gone = {.kind = OP_NAMESPACE_DELETE, .ns = SLICE("default")};
+    gone.index = 1;
+    machine_apply(p.m, &gone, &p.fx);
+    struct op op = {.kind = OP_NAMESPACE_CREATE, .target = 1};
+    for (int i = 0; i < LIMIT_NAMESPACES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        op.ns = slice_str(name);
+        op.index = machine_applied(p.m) + 1;
+        effects_reset(&p.fx);
+        machine_apply(p.m, &op, &p.fx);
+        assert_int_equal(p.fx.events[0].kind, EVENT_NAMESPACE_CREATED);
+    }
+    assert_limit(play(&p, "1 namespace-create more"), "LIMIT_NAMESPACES");
+    script_store(&p);
+    take_messages(&shard, p.m);
+    machine_counts(shard.m, &counts);
+    assert_int_equal(counts.namespaces, LIMIT_NAMESPACES + 1);
+    script_store(&shard);
+    script_done(&shard);
+    script_done(&p);
+}
+
+/* What a lock, a wait, a session and a namespace consist of, each as large as it may be. */
+static void what_is_as_large_as_it_may_be_is_stored(void **state)
+{
+    (void)state;
+    static char bytes[LIMIT_BODY_BYTES];
+    memset(bytes, 'x', sizeof bytes);
+    struct script p;
+    script_open(&p);
+    struct op ops[] = {
+        {.kind = OP_NAMESPACE_CREATE},
+        {.kind = OP_SESSION_OPEN, .ttl_ms = LIMIT_TTL_MS, .linger_ms = LIMIT_LINGER_MS},
+        {.kind = OP_ACQUIRE, .mode = MODE_EXCLUSIVE},
+        {.kind = OP_ACQUIRE,
+         .mode = MODE_EXCLUSIVE,
+         .policy = POLICY_TIMED,
+         .quiet_ms = LIMIT_QUIET_MS,
+         .wait_ms = LIMIT_WAIT_MS}};
+    for (size_t i = 0; i < 4; i++) {
+        struct op *op = &ops[i];
+        const char *what = NULL;
+        op->ns = slice_of(bytes, LIMIT_NAMESPACE_BYTES);
+        op->text = slice_of(bytes, i < 2 ? LIMIT_DESCRIPTION_BYTES : 0);
+        if (i > 0)
+            op->session = slice_of(bytes, LIMIT_SESSION_BYTES);
+        if (i > 1) {
+            op->name = slice_of(bytes, LIMIT_NAME_BYTES);
+            op->owner = slice_of(bytes, LIMIT_OWNER_BYTES - (i - 2));
+            op->body = slice_of(bytes, LIMIT_BODY_BYTES);
+            op->flags = OP_SET_BODY;
+            op->ttl_ms = LIMIT_TTL_MS;
+            op->grace_ms = LIMIT_GRACE_MS;
+            op->delay_ms = LIMIT_DELAY_MS;
+            op->request = slice_of(bytes, LIMIT_REQUEST_BYTES - (i - 2));
+        }
+        op->asker = op->index = i + 1;
+        assert_int_equal(op_validate(op, &what), BELAY_OK);
+        effects_reset(&p.fx);
+        machine_apply(p.m, op, &p.fx);
+        assert_int_not_equal(p.fx.events[0].kind, EVENT_FAILED);
+        script_store(&p);
+    }
+    script_done(&p);
+}
+
+static void so_many_answers_are_kept(void **state)
+{
+    (void)state;
+    struct script p;
+    struct machine_counts counts;
+    script_open(&p);
+    for (int i = 0; i < LIMIT_RECEIPTS + 10; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "r%d", i);
+        struct op op = {.kind = OP_RELEASE,
+                        .asker = 1,
+                        .index = machine_applied(p.m) + 1,
+                        .name = SLICE("l"),
+                        .owner = SLICE("o"),
+                        .request = slice_str(id)};
+        effects_reset(&p.fx);
+        machine_apply(p.m, &op, &p.fx);
+        if (i == LIMIT_RECEIPTS - 1)
+            script_store(&p);
+    }
+    machine_counts(p.m, &counts);
+    assert_int_equal(counts.receipts, LIMIT_RECEIPTS);
+    script_store(&p);
+    script_done(&p);
+}
+
+static void there_are_so_many_sessions(void **state)
+{
+    (void)state;
+    struct script p;
+    script_open(&p);
+    for (int i = 0; i < LIMIT_SESSIONS; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "s%d", i);
+        struct op op = {.kind = OP_SESSION_OPEN,
+                        .index = machine_applied(p.m) + 1,
+                        .ttl_ms = 1000,
+                        .session = slice_str(id)};
+        effects_reset(&p.fx);
+        machine_apply(p.m, &op, &p.fx);
+    }
+    assert_limit(play(&p, "0 session-open more ttl=1000"), "LIMIT_SESSIONS");
+    script_store(&p);
+    script_done(&p);
 }
 
 static struct op valid_acquire(void)
@@ -262,6 +409,10 @@ int main(void)
         cmocka_unit_test(a_session_has_so_many_holds_and_waits),
         cmocka_unit_test(an_upgrade_counts_as_a_wait_of_its_session),
         cmocka_unit_test(an_account_has_so_many_namespaces),
+        cmocka_unit_test(a_shard_may_have_them_all_and_its_default),
+        cmocka_unit_test(what_is_as_large_as_it_may_be_is_stored),
+        cmocka_unit_test(so_many_answers_are_kept),
+        cmocka_unit_test(there_are_so_many_sessions),
         cmocka_unit_test(sizes_have_bounds),
         cmocka_unit_test(numbers_have_bounds),
         cmocka_unit_test(lists_have_bounds),

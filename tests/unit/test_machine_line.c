@@ -283,6 +283,91 @@ static void a_new_writer_does_not_pass_the_line_of_a_free_lock(void **state)
     });
 }
 
+/* Its client sends no more: as if its time was up. What was granted stays. */
+static void a_wait_is_ended_by_its_own_client(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        " 0 acquire db ann ttl=100 asker=1 -> granted ann #1 100ms",
+        " 0 acquire db bob ttl=100 wait=50 asker=2 -> (queued bob ticket=2 place=1 50ms)",
+        " 1 cancel db target=1 end-wait -> -",
+        " 2 cancel db target=2 end-wait -> timeout bob cancel ticket=2 waited=2 @2",
+        " 3 release db #1 -> (released ann #1 release), released n=1",
+        NULL,
+    });
+}
+
+#define NODE_1 "72057594037927936" /* what the askers of node 1 begin with: 1 << 56 */
+
+/* While a node is not heard, the line goes on without those who wait there. */
+static void who_waits_at_a_silent_node_is_passed_over(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        " 0 acquire db ann ttl=100                    -> granted ann #1 100ms",
+        " 0 acquire db bob ttl=100 wait=500 asker=72057594037927937 -> (queued bob ticket=2 place=1 500ms)",
+        " 0 acquire db cy ttl=100 wait=500           -> (queued cy ticket=3 place=2 500ms)",
+        " 1 node away target=" NODE_1 "               -> -",
+        " 2 release db #1 -> (released ann #1 release), released n=1, granted cy #4 ticket=3 100ms waited=2 @3",
+        /* a place is kept: heard again, it is before those who came later */
+        " 3 acquire db di ttl=100 wait=500           -> (queued di ticket=5 place=2 500ms)",
+        " 4 node target=" NODE_1 "                    -> -",
+        " 5 release db #4 -> (released cy #4 release), released n=1, granted bob #6 ticket=2 100ms waited=5 @72057594037927937",
+        NULL,
+    });
+}
+
+static void who_waits_at_a_silent_node_stands_in_nobodys_way(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        " 0 acquire db ann shared ttl=100             -> granted ann #1 100ms",
+        " 0 acquire db bob ttl=100 wait=500 asker=72057594037927937 -> (queued bob ticket=2 place=1 500ms)",
+        " 0 acquire db cy shared ttl=100 wait=500    -> (queued cy ticket=3 place=2 500ms)",
+        " 0 acquire db di shared                     -> refused di held",
+        " 1 node away target=" NODE_1
+        "               -> granted cy #4 ticket=3 100ms waited=1 on db @3",
+        " 1 acquire db di shared                     -> granted di #5 forever",
+        " 2 acquire db eve                           -> refused eve held",
+        " 3 release db #1 -> (released ann #1 release), released n=1",
+        " 3 release db #4 -> (released cy #4 release), released n=1",
+        " 3 release db #5 -> (released di #5 release), released n=1",
+        /* nobody holds it: it is given when the node is heard */
+        " 4 node target=" NODE_1
+        "                    -> granted bob #6 ticket=2 100ms waited=4 on db @72057594037927937",
+        NULL,
+    });
+}
+
+/* What ends in the step that says so is not given away before it is said. */
+static void a_node_is_silent_before_anything_ends_in_that_step(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        "  0 acquire db ann ttl=100                   -> granted ann #1 100ms",
+        "  0 acquire db bob ttl=100 wait=500 asker=72057594037927937 -> (queued bob ticket=2 place=1 500ms)",
+        "100 node away target=" NODE_1 "              -> (expired ann #1 ttl on db)",
+        "101 acquire db cy ttl=100                   -> granted cy #3 100ms",
+        /* who comes back through another node is served there */
+        "102 acquire db bob ttl=100 wait=500         -> refused bob replaced ticket=2 @72057594037927937, (queued bob ticket=2 place=1 500ms)",
+        "103 release db #3 -> (released cy #3 release), released n=1, granted bob #4 ticket=2 100ms waited=103 @5",
+        NULL,
+    });
+}
+
+/* A place that nobody stays for is of no node. */
+static void a_place_that_nobody_stays_for_is_not_passed_over(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        " 0 acquire db ann ttl=100                   -> granted ann #1 100ms",
+        " 0 acquire db bob ttl=100 wait=500 noblock asker=9295429630892703745 -> queued bob ticket=2 place=1 500ms",
+        " 1 node away target=" NODE_1 "              -> -",
+        " 2 release db #1 -> (released ann #1 release), released n=1, (granted bob #3 ticket=2 100ms waited=2)",
+        NULL,
+    });
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,6 +389,11 @@ int main(void)
         cmocka_unit_test(asking_again_without_waiting_leaves_the_place_as_it_is),
         cmocka_unit_test(noblock_is_told_its_place),
         cmocka_unit_test(a_place_in_one_line_is_none_in_another),
+        cmocka_unit_test(a_wait_is_ended_by_its_own_client),
+        cmocka_unit_test(who_waits_at_a_silent_node_is_passed_over),
+        cmocka_unit_test(who_waits_at_a_silent_node_stands_in_nobodys_way),
+        cmocka_unit_test(a_node_is_silent_before_anything_ends_in_that_step),
+        cmocka_unit_test(a_place_that_nobody_stays_for_is_not_passed_over),
         cmocka_unit_test(a_new_writer_does_not_pass_the_line_of_a_free_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

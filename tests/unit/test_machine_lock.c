@@ -324,6 +324,27 @@ static void a_client_that_is_gone_leaves_the_line_or_gives_back_what_it_got(void
     });
 }
 
+/* By number alone, as above, only older versions did. */
+static void a_cancel_names_owner_and_session_and_what_was_not_given_yet(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        "0 session-open s1 ttl=1000                   -> session-opened 1000ms in=s1",
+        "0 acquire db ann ttl=100                     -> granted ann #2 100ms",
+        "1 acquire db bob ttl=100 wait=500            -> (queued bob ticket=3 place=1 500ms)",
+        "1 acquire db bob ttl=100 wait=500 session=s1 -> (queued bob ticket=4 place=2 500ms in=s1)",
+        "2 cancel db @2 #1 owner=bob                  -> -",
+        "2 cancel db @2 #1 owner=ann session=s1       -> -",
+        "2 cancel db @2 #3 owner=ann                  -> -",
+        "3 cancel db @3 #1 owner=bob session=s1       -> -",
+        "3 cancel db @4 #1 owner=bob                  -> -",
+        "3 cancel db @4 #1 owner=bob session=s1       -> left bob cancel ticket=4 waited=2 in=s1 @4",
+        "4 cancel db @2 #1 owner=ann                  -> (released ann #2 cancel), granted bob #5 ticket=3 100ms waited=3 @3",
+        "5 cancel db @3 #3 owner=bob                  -> (released bob #5 cancel)",
+        NULL,
+    });
+}
+
 static void an_unknown_namespace_or_session_is_said_first(void **state)
 {
     (void)state;
@@ -442,6 +463,7 @@ int main(void)
         cmocka_unit_test(break_takes_all_holds_away_and_uses_up_a_number),
         cmocka_unit_test(release_by_anyone_frees_every_hold),
         cmocka_unit_test(a_client_that_is_gone_leaves_the_line_or_gives_back_what_it_got),
+        cmocka_unit_test(a_cancel_names_owner_and_session_and_what_was_not_given_yet),
         cmocka_unit_test(an_unknown_namespace_or_session_is_said_first),
         cmocka_unit_test(fences_rise_although_the_lock_was_gone_in_between),
         cmocka_unit_test(numbers_that_are_skipped_are_never_given),

@@ -2,6 +2,7 @@
 #include "machine/machine.h"
 #include "machine/program.h"
 #include "machine/receipt.h"
+#include "text_format.h"
 #include "transcript.h"
 
 #include <setjmp.h>
@@ -44,6 +45,10 @@ static void a_renewal_counts_down_a_session_keeps_its_ttl(void **state)
         /* another id was drawn for it: it is the same request */
         "99 session-open s2 ttl=500 request=r4 -> session-opened 500ms in=s1",
         "99 session-show s2                   -> failed NOSESSION",
+        /* a client that chose the id asks for another session */
+        "99 session-open s3 ttl=500 named request=r9 -> session-opened 500ms in=s3",
+        "99 session-open s3 ttl=500 named request=r9 -> session-opened 500ms in=s3",
+        "99 session-open s4 ttl=500 named request=r9 -> failed INUSE",
         "99 session-close s1 request=r5       -> session-ended release in=s1",
         "99 session-close s1 request=r5       -> session-ended release in=s1",
         "99 break db request=r6               -> (broken ann #1 break), broken n=1",
@@ -409,6 +414,43 @@ static void a_large_answer_is_not_told_again(void **state)
     machine_close(s.m);
 }
 
+static void what_was_selected_is_told_again_with_its_times_as_of_now(void **state)
+{
+    (void)state;
+    struct stage s = {.m = machine_open((struct hash_key){1, 2})};
+    struct buf program = {0};
+    struct op open = {.kind = OP_SESSION_OPEN, .session = SLICE("s"), .ttl_ms = 9000};
+    apply(&s, &open);
+    struct op set = {.kind = OP_TXN, .session = SLICE("s"), .asker = 2};
+    program_begin(&program, 1);
+    text_put_node(&program, SLICE("assert(set(t,k,1,ttl=500))"));
+    set.program = buf_slice(&program);
+    apply(&s, &set);
+    buf_clear(&program);
+    program_begin(&program, 1);
+    text_put_node(&program, SLICE("select(is,t,k,mine)"));
+    struct op select = {.kind = OP_TXN,
+                        .session = SLICE("s"),
+                        .asker = 3,
+                        .now_ms = 100,
+                        .request = SLICE("r"),
+                        .program = buf_slice(&program)};
+    static const struct {
+        uint64_t at_ms, set_ms_ago, expires_in_ms;
+    } told[] = {{100, 100, 400}, {350, 350, 150}, {600, 600, 0}};
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
+        select.now_ms = told[i].at_ms;
+        apply(&s, &select);
+        assert_int_equal(last(&s)->kind, EVENT_TXN);
+        const struct record_row *row = last(&s)->data[0].records;
+        assert_int_equal(row->set_ms_ago, told[i].set_ms_ago);
+        assert_int_equal(row->expires_in_ms, told[i].expires_in_ms);
+    }
+    buf_done(&program);
+    effects_done(&s.fx);
+    machine_close(s.m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,6 +472,7 @@ int main(void)
         cmocka_unit_test(it_is_forgotten_after_five_minutes),
         cmocka_unit_test(there_are_so_many_and_no_more),
         cmocka_unit_test(a_large_answer_is_not_told_again),
+        cmocka_unit_test(what_was_selected_is_told_again_with_its_times_as_of_now),
     };
     return cmocka_run_group_tests_name("machine_receipt", tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #include "queue/claim.h"
 
 #include "base/mem.h"
-#include "queue/ahead.h"
+#include "queue/prefetch.h"
 #include "queue/runner.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { COLUMNS = 11 };
+enum { COLUMNS = 12 };
 
 /* An answer made of rows of text; NULL is NULL. */
 static PGresult *answer(size_t n, const char *const rows[][COLUMNS])
@@ -33,9 +33,9 @@ static PGresult *answer(size_t n, const char *const rows[][COLUMNS])
     return res;
 }
 
-static struct group *take(struct claim *c)
+static struct work_group *take(struct claim *c)
 {
-    struct group *g = list_item(c->groups.next, struct group, link);
+    struct work_group *g = list_item(c->groups.next, struct work_group, link);
     list_remove(&g->link);
     return g;
 }
@@ -44,8 +44,9 @@ static void rows_of_one_fence_are_one_group(void **state)
 {
     (void)state;
     static const char *const rows[][COLUMNS] = {
-        {NULL, NULL, "7", "a\"b", "update", "u-1", "30", "0", "\"then\"", "{\"x\": 1}", NULL},
-        {NULL, NULL, "9", "a\"b", "update", "u-1", "30", "2", "\"now\"", NULL, NULL},
+        {NULL, NULL, "7", "a\"b", "update", "u-1", "30", "0", "\"then\"", "{\"x\": 1}", NULL,
+         "50"},
+        {NULL, NULL, "9", "a\"b", "update", "u-1", "30", "2", "\"now\"", NULL, NULL, "70"},
         {NULL, NULL, "8", "c", "create", "u-2", "31", "0", "\"then\"", "[]", "because"},
         {"9", "5", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
     };
@@ -57,7 +58,7 @@ static void rows_of_one_fence_are_one_group(void **state)
     assert_false(c.end);
     assert_int_equal(c.line, 9);
     assert_int_equal(c.busy, 3);
-    struct group *g = take(&c);
+    struct work_group *g = take(&c);
     assert_string_equal(
         g->work, "{\"queue\":\"q\",\"entity\":\"a\\\"b\",\"kind\":\"update\","
                  "\"process\":\"u-1\",\"fence\":30,\"attempt\":3,\"requests\":["
@@ -67,6 +68,7 @@ static void rows_of_one_fence_are_one_group(void **state)
     assert_string_equal(g->entity, "a\"b");
     assert_int_equal(g->fence, 30);
     assert_int_equal(g->n_request, 2);
+    assert_int_equal(g->timeout_ms, 70); /* the longest that one of them asks for */
     assert_null(g->refuse);
     group_free(g);
     g = take(&c);
@@ -108,7 +110,7 @@ static void each_request_may_tell_the_line_and_what_lies_ahead_follows(void **st
     claim_read("q", res, &c);
     PQclear(res);
     assert_true(c.n_group == 1 && !c.end && c.line == 7 && c.busy == 1);
-    struct group *g = take(&c);
+    struct work_group *g = take(&c);
     assert_string_equal(g->ids, "{7,9}");
     group_free(g);
     struct sight *s = list_item(c.ahead.next, struct sight, link);

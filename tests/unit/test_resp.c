@@ -134,7 +134,7 @@ static const struct row bad[] = {
     {"space", S("* 1\r\n"), "!length is not a plain number", 0},
     {"leading zero", S("*01\r\n$1\r\nA\r\n"), "!length is not a plain number", 0},
     {"hex", S("*0x1\r\n"), "!length is not a plain number", 0},
-    {"letters", S("*abc\r\n"), "!length is not a plain number", 0},
+    {"messages", S("*abc\r\n"), "!length is not a plain number", 0},
     {"count over the limit", S("*1025\r\n"), ">length over the limit", 0},
     {"count that overflows", S("*18446744073709551617\r\n"), ">length over the limit", 0},
     {"count, LF alone", S("*1\n$4\r\nPING\r\n"), "!length is not a plain number", 0},

@@ -71,7 +71,7 @@ static void rows_have_every_order(void **state)
 {
     static const struct {
         char key;
-        const char *want; /* first letters */
+        const char *want; /* first messages */
     } rows[] = {{'n', "abc"}, {'h', "abc"}, {'e', "cba"},
                 {'l', "bca"}, {'w', "bca"}, {'r', "acb"}};
     struct top_view v = three();
@@ -126,7 +126,7 @@ static void the_filter_is_typed_and_dropped(void **state)
     assert_string_equal(v.filter, "car");
     assert_int_equal(top_shown(&v), 1); /* by holder, too */
     assert_true(top_key(&v, '/'));
-    assert_true(top_key(&v, 'q')); /* a letter while typing */
+    assert_true(top_key(&v, 'q')); /* a message while typing */
     assert_string_equal(v.filter, "carq");
     assert_true(top_key(&v, 127));
     assert_string_equal(v.filter, "car");

@@ -3,7 +3,7 @@
 
 #include "machine/op.h"
 #include "machine/program.h"
-#include "story.h"
+#include "text_format.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ static enum belay_err read_statements(const char *statements, struct arena *a, s
 }
 
 static const struct {
-    const char *json, *want; /* in the words of story_txn.c */
+    const char *json, *want; /* in the words of text_txn.c */
 } good[] = {
     {"{'assert':{'true':{}}}", "assert(true)"},
     {"{'abort':{}}", "abort"},
@@ -83,7 +83,7 @@ static void every_statement_and_operator_is_understood(void **state)
         if (read_statements(good[i].json, &a, &txn, &what) != BELAY_OK)
             fail_msg("%s: %s", good[i].json, what);
         program_begin(&want, 1);
-        story_put_node(&want, slice_str(good[i].want));
+        text_put_node(&want, slice_str(good[i].want));
         if (!slice_eq(txn.program, buf_slice(&want)))
             fail_msg("%s is not %s", good[i].json, good[i].want);
         assert_int_equal(program_check(txn.program, &what), BELAY_OK);
@@ -275,8 +275,8 @@ static void broken_programs_are_refused(void **state)
     struct buf out = {0};
     const char *what = "";
     program_begin(&out, 2);
-    story_put_node(&out, SLICE("if(exists(t,k,1),block(assert(set(t,k,2,dup))),abort)"));
-    story_put_node(&out, SLICE("assert(lock(l,o,2/5))"));
+    text_put_node(&out, SLICE("if(exists(t,k,1),block(assert(set(t,k,2,dup))),abort)"));
+    text_put_node(&out, SLICE("assert(lock(l,o,2/5))"));
     assert_int_equal(program_check(buf_slice(&out), &what), BELAY_OK);
     for (size_t n = 0; n < buf_len(&out); n++) {
         char *cut = malloc(n ? n : 1);

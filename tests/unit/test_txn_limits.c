@@ -1,7 +1,7 @@
 /* test_txn_limits.c - every limit of variables and transactions has a name and refuses whole.
  */
 #include "machine/program.h"
-#include "play.h"
+#include "script.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 enum { BATCH = 250 };
 
 /* A transaction of `n` asserts that set variables, named by number from `first` on. */
-static const struct event *set_many(struct play *p, const char *session, const char *format,
+static const struct event *set_many(struct script *p, const char *session, const char *format,
                                     size_t first, size_t n)
 {
     struct buf program = {0};
@@ -51,7 +51,7 @@ static void is_refused(const struct event *ev, const char *limit)
     assert_non_null(memmem(ev->text.data, ev->text.len, limit, strlen(limit)));
 }
 
-static uint64_t variables(const struct play *p)
+static uint64_t variables(const struct script *p)
 {
     struct machine_counts n;
     machine_counts(p->m, &n);
@@ -61,40 +61,42 @@ static uint64_t variables(const struct play *p)
 static void a_namespace_has_so_many_tables(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     (void)play(&p, "0 session-open s ttl=600000");
     for (size_t i = 0; i < LIMIT_TABLES; i += BATCH)
         assert_int_equal(set_many(&p, "s", "table", i, BATCH)->status, TXN_OK);
     is_refused(set_many(&p, "s", "table", LIMIT_TABLES - 1, 2), "LIMIT_TABLES (10000)");
+    script_store(&p);
     assert_int_equal(variables(&p), LIMIT_TABLES);
     assert_int_equal(play(&p, "0 txn s assert(set(1,other,1))")->status, TXN_OK);
-    play_done(&p);
+    script_done(&p);
 }
 
 static void a_session_has_so_many_variables(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     (void)play(&p, "0 session-open s ttl=600000");
     for (size_t i = 0; i < LIMIT_SESSION_VARIABLES; i += BATCH)
         assert_int_equal(set_many(&p, "s", "key", i, BATCH)->status, TXN_OK);
     is_refused(set_many(&p, "s", "key", LIMIT_SESSION_VARIABLES, 1),
                "LIMIT_SESSION_VARIABLES (100000)");
+    script_store(&p);
     /* replacing its own is no more than it had */
     assert_int_equal(set_many(&p, "s", "key", 0, BATCH)->status, TXN_OK);
     assert_int_equal(variables(&p), LIMIT_SESSION_VARIABLES);
     (void)play(&p, "0 session-close s");
     assert_int_equal(variables(&p), 0);
-    play_done(&p);
+    script_done(&p);
 }
 
 static void a_variable_has_so_many_records(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     for (size_t i = 0; i <= LIMIT_RECORDS; i++) {
         (void)play(&p, "0 session-open s%zu ttl=600000", i);
         const struct event *ev = play(&p, "0 txn s%zu assert(set(t,k,1,dup))", i);
@@ -103,34 +105,39 @@ static void a_variable_has_so_many_records(void **state)
         else
             is_refused(ev, "LIMIT_RECORDS (10000)");
     }
-    play_done(&p);
+    const struct event *all = play(&p, "0 txn s0 select(x,t,k,mine,many)");
+    assert_int_equal(all->status, TXN_OK);
+    assert_int_equal(all->data[0].n_records, LIMIT_RECORDS);
+    script_store(&p);
+    script_done(&p);
 }
 
 static void so_many_transactions_wait(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     (void)play(&p, "0 session-open s ttl=600000");
     for (size_t i = 0; i < LIMIT_TXN_WAITING; i++)
         assert_null(play(&p, "0 txn s assert(exists(t,k)) wait=1000"));
     is_refused(play(&p, "0 txn s assert(exists(t,k)) wait=1000"), "LIMIT_TXN_WAITING (10000)");
+    script_store(&p);
     assert_int_equal(play(&p, "0 txn s assert(exists(t,k))")->status, TXN_ERROR);
     /* their deadline comes in batches, and each is answered */
     size_t answered = 0;
     for (int i = 0; answered < LIMIT_TXN_WAITING && i < 100; i++) {
         (void)play(&p, "1000 tick");
-        answered += play_count(&p, EVENT_TXN);
+        answered += script_count(&p, EVENT_TXN);
     }
     assert_int_equal(answered, LIMIT_TXN_WAITING);
-    play_done(&p);
+    script_done(&p);
 }
 
 /* what waits may take so many bytes, however few there are */
 static void waiting_transactions_take_so_many_bytes(void **state)
 {
     (void)state;
-    struct play p;
+    struct script p;
     struct buf program = {0};
     char *value = malloc(LIMIT_VALUE_BYTES);
     memset(value, '1', LIMIT_VALUE_BYTES);
@@ -139,7 +146,7 @@ static void waiting_transactions_take_so_many_bytes(void **state)
         program_put_constant(&program, SLICE("x"), slice_of(value, LIMIT_VALUE_BYTES));
     program_put(&program, NODE_ASSERT);
     program_put(&program, NODE_FALSE);
-    play_open(&p);
+    script_open(&p);
     (void)play(&p, "0 session-open s ttl=600000");
     struct op op = {.kind = OP_TXN,
                     .asker = 1,
@@ -154,8 +161,9 @@ static void waiting_transactions_take_so_many_bytes(void **state)
         n++;
     } while (p.fx.n == 0);
     is_refused(&p.fx.events[0], "LIMIT_TXN_WAITING_BYTES (67108864)");
+    script_store(&p);
     assert_int_equal(n - 1, LIMIT_TXN_WAITING_BYTES / buf_len(&program));
-    play_done(&p);
+    script_done(&p);
     buf_done(&program);
     free(value);
 }
@@ -163,7 +171,7 @@ static void waiting_transactions_take_so_many_bytes(void **state)
 static void so_much_may_be_selected(void **state)
 {
     (void)state;
-    struct play p;
+    struct script p;
     struct buf program = {0};
     char *value = malloc(LIMIT_VALUE_BYTES);
     memset(value, '1', LIMIT_VALUE_BYTES);
@@ -171,7 +179,7 @@ static void so_much_may_be_selected(void **state)
                             .table = SLICE("t"),
                             .key = SLICE("k"),
                             .value = slice_of(value, LIMIT_VALUE_BYTES)};
-    play_open(&p);
+    script_open(&p);
     (void)play(&p, "0 session-open s ttl=600000");
     program_begin(&program, 1);
     program_put(&program, NODE_ANYWAY);
@@ -196,7 +204,7 @@ static void so_much_may_be_selected(void **state)
     machine_apply(p.m, &op, &p.fx);
     is_refused(&p.fx.events[0], "LIMIT_TXN_DATA_BYTES (8388608)");
     assert_int_equal(variables(&p), 1); /* what came before is undone */
-    play_done(&p);
+    script_done(&p);
     buf_done(&program);
     free(value);
 }
@@ -204,8 +212,8 @@ static void so_much_may_be_selected(void **state)
 static void the_plan_knows_the_limits_of_locks(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     (void)play(&p, "0 session-open s ttl=600000");
     for (size_t i = 0; i < LIMIT_SESSION_ITEMS - 1; i++)
         assert_non_null(play(&p, "0 acquire l%zu ann session=s", i));
@@ -213,7 +221,7 @@ static void the_plan_knows_the_limits_of_locks(void **state)
     is_refused(play(&p, "0 txn s assert(lock(x,a)) assert(lock(y,a))"),
                "LIMIT_SESSION_ITEMS (10000)");
     assert_int_equal(play(&p, "0 txn s assert(lock(x,a))")->status, TXN_OK);
-    play_done(&p);
+    script_done(&p);
 }
 
 int main(void)

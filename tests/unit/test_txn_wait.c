@@ -1,6 +1,6 @@
 /* test_txn_wait.c - transactions that wait: in ticket order, without polling, none forgotten.
  */
-#include "play.h"
+#include "script.h"
 #include "transcript.h"
 
 #include <setjmp.h>
@@ -131,8 +131,8 @@ static void none_of_a_thousand_is_forgotten_or_passed(void **state)
 {
     (void)state;
     enum { N = 1000 };
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     (void)play(&p, "0 session-open s ttl=600000");
     (void)play(&p, "0 txn s assert(set(t,k,0))");
     uint64_t first = p.line + 1;
@@ -149,10 +149,10 @@ static void none_of_a_thousand_is_forgotten_or_passed(void **state)
     struct machine_counts n;
     machine_counts(p.m, &n);
     assert_int_equal(n.transactions, 0);
-    play_done(&p);
+    script_done(&p);
 }
 
-static void through_snapshot(struct play *p)
+static void through_snapshot(struct script *p)
 {
     struct buf bytes = {0};
     struct machine *copy = NULL;
@@ -168,8 +168,8 @@ static void through_snapshot(struct play *p)
 static void behind_a_full_batch_it_never_happens_late(void **state)
 {
     (void)state;
-    struct play p;
-    play_open(&p);
+    struct script p;
+    script_open(&p);
     (void)play(&p, "0 session-open s ttl=600000");
     for (int i = 0; i < MACHINE_EXPIRE_BATCH + 10; i++)
         (void)play(&p, "0 acquire l%d ann ttl=100", i);
@@ -178,7 +178,7 @@ static void behind_a_full_batch_it_never_happens_late(void **state)
     assert_int_equal(play(&p, "100 txn s assert(set(t,k,1))")->status, TXN_OK);
     const struct event *late = &p.fx.events[p.fx.n - 1];
     assert_true(late->asker == waiter && late->status == TXN_TIMEOUT);
-    play_done(&p);
+    script_done(&p);
 }
 
 /* more than one step may look at: the rest comes with the next ones, in the same order, also
@@ -187,9 +187,9 @@ static void a_crowd_is_served_in_batches(void **state)
 {
     (void)state;
     enum { N = 9000 };
-    struct play p;
+    struct script p;
     uint64_t last = 0, served = 0;
-    play_open(&p);
+    script_open(&p);
     (void)play(&p, "0 session-open s ttl=600000");
     for (int i = 0; i < N; i++)
         assert_null(play(&p, "1 txn s assert(exists(t,k,mine)) wait=500000"));
@@ -211,12 +211,29 @@ static void a_crowd_is_served_in_batches(void **state)
         (void)play(&p, "3 tick");
     }
     assert_true(steps > 1);
-    play_done(&p);
+    script_done(&p);
+}
+
+/* Its client may be dead: nothing is done in its name until its node is heard again. */
+static void a_transaction_at_a_silent_node_is_passed_over(void **state)
+{
+    (void)state;
+    transcript((const char *const[]){
+        " 0 session-open s1 ttl=1000 -> session-opened 1000ms in=s1",
+        " 0 session-open s2 ttl=1000 -> session-opened 1000ms in=s2",
+        " 0 txn s1 assert(set(t,k,1)) -> (transaction n=1 in=s1), transaction ok",
+        " 1 txn s2 assert(set(t,k,2)) wait=500 asker=72057594037927937 -> -",
+        " 2 node away target=72057594037927936 -> -",
+        " 3 txn s1 assert(delete(t,k)) -> (transaction n=1 in=s1), transaction ok",
+        " 4 node target=72057594037927936 -> (transaction n=1 in=s2), transaction waited=3 ok @72057594037927937",
+        NULL,
+    });
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_transaction_at_a_silent_node_is_passed_over),
         cmocka_unit_test(it_waits_until_its_assert_holds),
         cmocka_unit_test(only_an_assert_waits),
         cmocka_unit_test(a_wait_ends_at_its_deadline),

@@ -1,0 +1,6 @@
+/* belay_version.h - the version of Belay: of the server, the command line and the libraries. */
+#ifndef BELAY_VERSION_H
+#define BELAY_VERSION_H
+
+#define BELAY_VERSION "0.1.0"
+#endif

@@ -1,0 +1,70 @@
+/* cert.c - `belay cert`: the certificates of a cluster and of its clients. */
+#include "tls/cert.h"
+
+#include "cli/cli.h"
+
+#include <string.h>
+
+static int report(enum belay_err err)
+{
+    if (err == BELAY_OK)
+        return CLI_OK;
+    return cli_error(err == BELAY_ERR_SYNTAX ? CLI_USAGE : CLI_FAILED, "%s", cert_problem());
+}
+
+static int cert(struct cli *c)
+{
+    const char *what = c->words[0];
+    bool is_ca = strcmp(what, "ca") == 0;
+    bool is_node = strcmp(what, "node") == 0;
+    if (!is_ca && !is_node && strcmp(what, "client") != 0)
+        return cli_usage(c, "\"%s\" is none of ca, node, client", what);
+    if (c->n_words != (is_ca ? 1 : 2))
+        return cli_usage(c, "cert %s takes %s", what, is_ca ? "no more words" : "one name");
+    int64_t days = cli_number(c, "days", is_ca ? CERT_CA_DAYS : CERT_DAYS);
+    if (days < 1 || days > CERT_DAYS_MAX)
+        return cli_usage(c, "--days is 1 to %d", CERT_DAYS_MAX);
+    if (!cli_given(c, "out"))
+        return cli_usage(c, "--out says where the files go");
+    if (cli_given(c, "ca") == is_ca)
+        return cli_usage(c, is_ca ? "--ca is for a node or a client"
+                                  : "--ca names the directory of ca.crt and ca.key");
+    struct cert_wish wish = {.kind = is_node ? CERT_NODE : CERT_CLIENT,
+                             .out = cli_text(c, "out", NULL),
+                             .ca = cli_text(c, "ca", NULL),
+                             .days = (int)days};
+    wish.hosts = cli_texts(c, "host", &wish.n_hosts);
+    if (wish.n_hosts && !is_node)
+        return cli_usage(c, "--host is for a node");
+    if (is_ca)
+        return report(cert_make_ca(wish.out, wish.days));
+    wish.name = c->words[1];
+    return report(cert_make(&wish));
+}
+
+static const struct cli_option cert_options[] = {
+    {"out", 'o', CLI_TEXT, "DIR", "where the files go; a file that exists is not touched"},
+    {"ca", 0, CLI_TEXT, "DIR", "node, client: where ca.crt and ca.key are"},
+    {"host", 0, CLI_TEXTS, "NAME|IP", "node: a name or an address of its machine; repeatable"},
+    {"days", 0, CLI_NUMBER, "N", "how long it is valid (825; a CA: 3650)"},
+    {0},
+};
+
+const struct cli_command cli_cmd_cert = {
+    .name = "cert",
+    .args = "ca | node NAME | client ID",
+    .summary = "make the certificates of a cluster",
+    .about =
+        "ca makes DIR/ca.crt and DIR/ca.key. node makes DIR/NAME.crt and DIR/NAME.key for\n"
+        "the node of that name: the others believe it by this name and by no other. client\n"
+        "makes them for a program; such a certificate is not valid between nodes. Keys are\n"
+        "readable by their owner only. Keep ca.key away from the nodes: they do not need it.",
+    .examples = "  belay cert ca --out tls\n"
+                "  belay cert node n1 --ca tls --out tls --host 10.0.0.1\n"
+                "  belay cert client billing --ca tls --out tls",
+    .options = cert_options,
+    .min_words = 1,
+    .max_words = 2,
+    .run = cert,
+    .words = "ca node client",
+};

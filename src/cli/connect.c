@@ -1,0 +1,106 @@
+/* connect.c - the way to the server, and what a failure is called on the command line. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+int cli_error(int exit_code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "belay: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    return exit_code;
+}
+
+enum { TOKEN_BYTES_MAX = 256 };
+
+/* The first line of a file. */
+static bool read_token(const char *file, char *ret)
+{
+    errno = 0;
+    FILE *f = fopen(file, "re");
+    bool read = f && fgets(ret, TOKEN_BYTES_MAX, f);
+    if (f)
+        (void)fclose(f);
+    if (read)
+        ret[strcspn(ret, " \t\r\n")] = '\0';
+    return read && ret[0];
+}
+
+int cli_connect(struct cli *c)
+{
+    const char *env_ns = getenv("BELAY_NAMESPACE");
+    struct belay_options o = {
+        .addrs = cli_text(c, "addr", NULL),
+        .ns = cli_text(c, "namespace", env_ns && env_ns[0] ? env_ns : NULL),
+        .timeout_ms = cli_number(c, "timeout", c->patience_ms),
+        .stale = cli_has_option(c, "stale") && cli_given(c, "stale"),
+    };
+    if (cli_given(c, "timeout") && !o.timeout_ms)
+        return cli_usage(c, "--timeout is at least 1ms: nobody answers in no time");
+    char token[TOKEN_BYTES_MAX];
+    const char *file = cli_text(c, "token-file", NULL);
+    if (file && !read_token(file, token))
+        return cli_error(CLI_FAILED, "%s: %s", file,
+                         errno ? strerror(errno) : "there is no token in it");
+    o.token = file ? token : NULL; /* else libbelay looks into the environment */
+    int code = belay_open(&o, &c->belay);
+    explicit_bzero(token, sizeof token);
+    if (code == BELAY_E_OK)
+        return CLI_OK;
+    if (code == BELAY_E_USAGE)
+        return cli_usage(c, "\"%s\" is not a list of addresses: host:port,host:port",
+                         o.addrs ? o.addrs : getenv("BELAY_ADDR"));
+    return cli_error(CLI_FAILED, "%s", belay_code_text(code));
+}
+
+int cli_exit_of(int code)
+{
+    switch (code) {
+    case BELAY_E_OK:
+        return CLI_OK;
+    case BELAY_E_STALE:
+    case BELAY_E_LOST:
+        return CLI_NOT;
+    case BELAY_E_CONNECT:
+    case BELAY_E_CLOSED:
+    case BELAY_E_PROTOCOL:
+        return CLI_UNREACHABLE;
+    case BELAY_E_DEADLINE:
+        return CLI_TIMED_OUT;
+    case BELAY_E_MEMORY:
+        return CLI_FAILED;
+    case BELAY_E_USAGE:
+        return CLI_USAGE;
+    default:
+        return CLI_REFUSED;
+    }
+}
+
+int cli_fail(const struct cli *c, int code)
+{
+    const char *word = belay_error_word(c->belay);
+    return cli_error(cli_exit_of(code), "%s%s%s", word, word[0] ? ": " : "",
+                     belay_error(c->belay));
+}
+
+const char *cli_unique_owner(char *space)
+{
+    char host[65] = "localhost";
+    uint64_t random = 0;
+    if (gethostname(host, sizeof host - 1) != 0)
+        snprintf(host, sizeof host, "localhost");
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        random = (uint64_t)getpid();
+    snprintf(space, CLI_OWNER_BYTES, "%s:%ld:%08" PRIx64, host, (long)getpid(),
+             random & 0xffffffff);
+    return space;
+}

@@ -1,0 +1,148 @@
+#include "command/rights.h"
+
+#include "auth/rule.h"
+#include "machine/program.h"
+
+static struct slice rules(const struct call *c)
+{
+    return c->context->who->rules;
+}
+
+static bool can(const struct call *c, enum verb verb, struct slice ns, struct slice name)
+{
+    return rules_can(rules(c), verb, ns, name, NULL);
+}
+
+static struct reply *refuse(const struct call *c, enum verb verb, struct slice ns,
+                            struct slice name)
+{
+    if (ns.len == 0)
+        return reply_error(c->arena, BELAY_ERR_DENIED, "this needs the right \"%s\"",
+                           verb_word(verb));
+    return reply_error(c->arena, BELAY_ERR_DENIED, "this needs the right \"%s\" for %s in %s",
+                       verb_word(verb), name.len ? args_quote(c->arena, name) : "all locks",
+                       args_quote(c->arena, ns));
+}
+
+/* For every name that it names. */
+static struct reply *need_names(const struct call *c, enum verb verb)
+{
+    struct slice ns = c->op.ns, name = c->op.name;
+    if (args_has(&c->args, P_QUEUE)) { /* a queue is a name like that of a lock */
+        ns = SLICE("default");
+        name = args_text(&c->args, P_QUEUE);
+    }
+    if (!can(c, verb, ns, name))
+        return refuse(c, verb, ns, name);
+    for (size_t i = 0; i < c->op.more.n; i++)
+        if (!can(c, verb, ns, c->op.more.items[i]))
+            return refuse(c, verb, ns, c->op.more.items[i]);
+    return NULL;
+}
+
+static struct reply *need_one(const struct call *c, enum verb verb, struct slice ns)
+{
+    return can(c, verb, ns, SLICE("")) ? NULL : refuse(c, verb, ns, SLICE(""));
+}
+
+static struct reply *need_some(const struct call *c, enum verb verb, const struct slice *ns)
+{
+    if (rules_can_somewhere(rules(c), verb, ns))
+        return NULL;
+    return refuse(c, verb, ns ? *ns : SLICE(""), SLICE(""));
+}
+
+struct each {
+    const struct call *call;
+    struct reply *no;
+};
+
+static void need_operator(void *ctx, enum program_node node, struct slice name)
+{
+    struct each *each = ctx;
+    bool looks = node == NODE_EXISTS || node == NODE_SELECT;
+    enum verb verb = looks ? VERB_READ : VERB_LOCK;
+    if (!each->no && !can(each->call, verb, each->call->op.ns, name))
+        each->no = refuse(each->call, verb, each->call->op.ns, name);
+}
+
+/* Also of branches that will not be taken: what it may do does not depend on the state. An
+ * empty one only keeps its session. */
+static struct reply *need_each(const struct call *c)
+{
+    struct each each = {.call = c};
+    if (c->op.program.len == 0)
+        return need_some(c, VERB_LOCK, NULL);
+    program_each(c->op.program, need_operator, &each);
+    return each.no;
+}
+
+static struct reply *refusal(const struct call *c)
+{
+    struct slice none = SLICE("");
+    switch (c->command->need) {
+    case NEED_NOTHING:
+    case NEED_TOKEN:
+        return NULL;
+    case NEED_READ:
+        return need_names(c, VERB_READ);
+    case NEED_LOCK:
+        return need_names(c, VERB_LOCK);
+    case NEED_BREAK:
+        return need_names(c, VERB_BREAK);
+    case NEED_ADMIN:
+        return need_names(c, VERB_ADMIN);
+    case NEED_READ_ALL:
+        return need_one(c, VERB_READ, c->op.ns);
+    case NEED_READ_SOME:
+        return need_some(c, VERB_READ, &c->op.ns);
+    case NEED_LOCK_SOME:
+        return need_some(c, VERB_LOCK, NULL);
+    case NEED_EACH:
+        return need_each(c);
+    case NEED_CLUSTER:
+        return need_one(c, VERB_CLUSTER, none);
+    case NEED_ACCOUNTS:
+        return need_one(c, VERB_ACCOUNTS, none);
+    }
+    return refuse(c, VERB_NOBODY, none, none);
+}
+
+/* As whom it asks, and what the machine cannot know of its rules. */
+static void sign(struct call *c)
+{
+    struct op *op = &c->op;
+    op->token = c->context->who->number;
+    op->rights = c->context->generation;
+    bool of_hold = op->kind == OP_ACQUIRE || op->kind == OP_RELEASE || op->kind == OP_RENEW ||
+                   op->kind == OP_CONVERT || op->kind == OP_BODY;
+    if (of_hold && !need_names(c, VERB_BREAK))
+        op->flags |= OP_MAY_BREAK;
+    if (op->kind == OP_LIST || op->kind == OP_NAMESPACE_LIST)
+        op->body = rules(c);
+    if (op->kind == OP_SESSION_LIST && can(c, VERB_BREAK, SLICE(""), SLICE("")))
+        op->flags |= OP_SEES_ALL;
+}
+
+static struct reply *stranger(const struct call *c)
+{
+    struct reply *r = reply_error(c->arena, BELAY_ERR_LOGIN, "%s", err_text(BELAY_ERR_LOGIN));
+    r->headers = SLICE("WWW-Authenticate: Bearer realm=\"belay\", Basic realm=\"belay\"\r\n");
+    return r;
+}
+
+struct reply *rights_refuse(struct call *c)
+{
+    if (!c->context->closed || c->command->need == NEED_NOTHING)
+        return NULL;
+    if (!c->context->who)
+        return stranger(c);
+    bool of_queue = args_has(&c->args, P_QUEUE); /* PostgreSQL knows no accounts */
+    if (of_queue && !slice_eq(c->context->account, SLICE("default")))
+        return reply_error(c->arena, BELAY_ERR_DENIED,
+                           "queues belong to the account \"default\"");
+    struct reply *no = refusal(c);
+    if (!no && c->kind == CALL_OP)
+        sign(c);
+    return no;
+}

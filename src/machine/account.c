@@ -1,0 +1,355 @@
+/* account.c - accounts: what belongs to whom, and how much of it there may be.
+ *
+ *   group 0   knows them all: names, limits, and tokens (token.c)
+ *   a shard   knows the limits; group 0 tells it by messages
+ *
+ * Each group counts what it keeps of an account, exactly: namespaces and sessions in group 0,
+ * what is in a namespace in its shard. A limit holds in each group. */
+#include "machine/account.h"
+
+#include "auth/token.h"
+#include "base/check.h"
+#include "base/mem.h"
+#include "machine/snapshot.h"
+
+#include <stdlib.h>
+
+/* --- bounds --- */
+
+void limits_put(const struct limits *limits, struct buf *out)
+{
+    for (uint64_t i = 0; i < QUOTA_COUNT; i++) {
+        if (!limits->given[i])
+            continue;
+        varint_put(out, i);
+        varint_put(out, limits->at[i]);
+    }
+}
+
+bool limits_get(struct slice bytes, struct limits *ret)
+{
+    struct reader r = {.left = bytes};
+    *ret = (struct limits){0};
+    uint64_t least = 0; /* each once, in their order */
+    while (r.left.len && !r.bad) {
+        uint64_t i = reader_u64(&r);
+        uint64_t limit = reader_u64(&r);
+        if (r.bad || i < least || i >= QUOTA_COUNT || limit > INT64_MAX)
+            return false;
+        ret->given[i] = true;
+        ret->at[i] = limit;
+        least = i + 1;
+    }
+    return !r.bad;
+}
+
+const char *account_check(const struct op *op)
+{
+    struct limits limits;
+    bool of_account = op->kind == OP_ACCOUNT_CREATE || op->kind == OP_ACCOUNT_UPDATE;
+    if (op->kind == OP_AUTH_RESET)
+        return NULL;
+    if (!of_account && op->kind != OP_ACCOUNT_DELETE)
+        return token_check(op);
+    if (op->account.len == 0)
+        return "account is empty";
+    if (op->kind == OP_ACCOUNT_CREATE && !token_is_id(op->account))
+        return "an account's id has 16 hexadecimal digits";
+    if (op->name.len > LIMIT_EMAIL_BYTES)
+        return "email is over 254 bytes";
+    return !of_account || limits_get(op->body, &limits) ? NULL : "these are not limits";
+}
+
+/* --- telling --- */
+
+struct event *account_tell(const struct machine *m, const struct op *op, enum event_kind kind,
+                           struct effects *fx)
+{
+    struct event *ev = effects_add(fx, kind);
+    ev->news = true;
+    ev->asker = op->asker;
+    ev->at_ms = m->now_ms;
+    ev->account = arena_copy(&fx->arena, or_default(op->account));
+    ev->name = arena_copy(&fx->arena, op->name);
+    ev->posted = outbox_everybody(m);
+    return ev;
+}
+
+/* --- accounts --- */
+
+static void set_text(char **at, size_t *len, struct slice text)
+{
+    free(*at);
+    *at = text.len ? mem_dup(text.data, text.len) : NULL;
+    *len = text.len;
+}
+
+void account_free(struct account *a)
+{
+    free(a->spaces);
+    free(a->email);
+    free(a->full_name);
+    free(a->name);
+    free(a);
+}
+
+static void set_limits(struct account *a, struct slice body)
+{
+    struct limits limits;
+    bool sound = limits_get(body, &limits);
+    BELAY_CHECK(sound); /* account_check() has seen it */
+    for (size_t i = 0; i < QUOTA_COUNT; i++)
+        if (limits.given[i])
+            a->limits[i] = limits.at[i];
+}
+
+static bool email_is_taken(const struct machine *m, struct slice email,
+                           const struct account *but)
+{
+    for (size_t i = 0; i < m->n_accounts; i++) {
+        const struct account *a = m->accounts[i];
+        if (a != but && !a->gone && email.len &&
+            slice_eq(account_text(a->email, a->email_len), email))
+            return true;
+    }
+    return false;
+}
+
+void account_create(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct account *a = account_any(m, op->account);
+    if (!outbox_may_tell(m, op, fx))
+        return;
+    if (a) {
+        request_failed(op, BELAY_ERR_EXISTS,
+                       a->gone ? "an account with this id is being deleted"
+                               : "an account with this id exists",
+                       fx);
+        return;
+    }
+    if (email_is_taken(m, op->name, NULL)) {
+        request_failed(op, BELAY_ERR_EXISTS, "account with this email already exists", fx);
+        return;
+    }
+    if (m->n_accounts >= LIMIT_ACCOUNTS) {
+        request_failed(op, BELAY_ERR_LIMIT, "there are LIMIT_ACCOUNTS (10000) accounts", fx);
+        return;
+    }
+    a = account_add(m, op->account);
+    set_text(&a->email, &a->email_len, op->name);
+    set_text(&a->full_name, &a->full_name_len, op->owner);
+    a->created_ms = a->updated_ms = op->wall_ms;
+    set_limits(a, op->body);
+    (void)space_add(m, a, SLICE("default"));
+    struct op message = {.kind = OP_ACCOUNT_CREATE, .account = op->account, .body = op->body};
+    outbox_post_all(m, &message);
+    struct op place = {
+        .kind = OP_NAMESPACE_CREATE, .account = op->account, .ns = SLICE("default")};
+    outbox_post(m, (unsigned)op->target, &place);
+    account_tell(m, op, EVENT_ACCOUNT_CREATED, fx);
+}
+
+struct account *account_named(const struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct account *a = account_find(m, op->account);
+    if (!a)
+        request_failed(op, BELAY_ERR_NOT_FOUND, "account not found", fx);
+    return a;
+}
+
+void account_update(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct account *a = outbox_may_tell(m, op, fx) ? account_named(m, op, fx) : NULL;
+    if (!a)
+        return;
+    if (op->flags & OP_SET_EMAIL && email_is_taken(m, op->name, a)) {
+        request_failed(op, BELAY_ERR_EXISTS, "account with this email already exists", fx);
+        return;
+    }
+    if (op->flags & OP_SET_EMAIL)
+        set_text(&a->email, &a->email_len, op->name);
+    if (op->flags & OP_SET_NAME)
+        set_text(&a->full_name, &a->full_name_len, op->owner);
+    a->updated_ms = op->wall_ms;
+    set_limits(a, op->body);
+    struct op message = {.kind = OP_ACCOUNT_UPDATE, .account = op->account, .body = op->body};
+    outbox_post_all(m, &message);
+    account_tell(m, op, EVENT_ACCOUNT_UPDATED, fx);
+}
+
+/* It and its namespaces are gone; what is in them is taken apart later, in batches. */
+static void account_vanish(struct machine *m, struct account *a, struct effects *fx)
+{
+    while (a->n) {
+        struct space *s = a->spaces[a->n - 1]; /* the last one: the others need not move */
+        space_doom(m, s);
+        parked_leave_space(m, s, fx);
+    }
+    token_remove_all(m, a);
+    a->gone = true;
+    account_left(m, a);
+}
+
+void account_left(struct machine *m, const struct account *a)
+{
+    if (a->gone && !a->n_doomed && !a->used[QUOTA_SESSIONS])
+        m->accounts_left = true;
+}
+
+void account_delete(struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct account *a = outbox_may_tell(m, op, fx) ? account_named(m, op, fx) : NULL;
+    if (!a)
+        return;
+    bool in_use = a->n_tokens || a->n > 1 || a->used[QUOTA_SESSIONS] || a->used[QUOTA_LOCKS] ||
+                  a->used[QUOTA_VARIABLES];
+    if (slice_eq(account_name(a), SLICE("default"))) {
+        request_failed(op, BELAY_ERR_IN_USE, "the account \"default\" stays", fx);
+    } else if (in_use && !(op->flags & OP_FORCE)) {
+        request_failed(op, BELAY_ERR_IN_USE,
+                       "it has tokens, sessions, namespaces or something in them; use force",
+                       fx);
+    } else {
+        account_tell(m, op, EVENT_ACCOUNT_DELETED, fx);
+        account_vanish(m, a, fx);
+        struct op message = {.kind = OP_ACCOUNT_DELETE, .account = op->account};
+        outbox_post_all(m, &message);
+    }
+}
+
+/* --- the same in a shard --- */
+
+void account_message(struct machine *m, const struct op *message, struct effects *fx)
+{
+    struct account *a = account_any(m, message->account);
+    if (message->kind == OP_ACCOUNT_DELETE) {
+        if (a)
+            account_vanish(m, a, fx);
+        return;
+    }
+    if (!a)
+        a = account_add(m, message->account);
+    a->gone = false; /* it was deleted and made again, before it had been taken apart here */
+    set_limits(a, message->body);
+}
+
+/* --- looks --- */
+
+static void account_row(const struct account *a, struct account_row *row, struct effects *fx)
+{
+    *row = (struct account_row){
+        .id = arena_copy(&fx->arena, account_name(a)),
+        .email = arena_copy(&fx->arena, account_text(a->email, a->email_len)),
+        .full_name = arena_copy(&fx->arena, account_text(a->full_name, a->full_name_len)),
+        .created_ms = a->created_ms,
+        .updated_ms = a->updated_ms,
+        .tokens = a->n_tokens};
+    memcpy(row->limits, a->limits, sizeof row->limits);
+    memcpy(row->used, a->used, sizeof row->used);
+}
+
+void machine_add_account(const struct machine *m, struct account_row *row)
+{
+    const struct account *a = account_find(m, row->id);
+    for (size_t i = 0; a && i < QUOTA_COUNT; i++)
+        if (i != QUOTA_NAMESPACES && i != QUOTA_SESSIONS) /* group 0 counts those */
+            row->used[i] += a->used[i];
+}
+
+static size_t page_size(const struct op *op)
+{
+    return op->limit ? (size_t)op->limit : 100;
+}
+
+static struct event *rows(const struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct event *ev = effects_add(fx, EVENT_ROWS);
+    ev->asker = op->asker;
+    ev->at_ms = m->now_ms;
+    return ev;
+}
+
+/* In the order in which they were made; `text` is the id of the last one that was seen. */
+static void list_accounts(const struct machine *m, const struct op *op, struct effects *fx)
+{
+    struct event *ev = rows(m, op, fx);
+    bool behind = op->text.len == 0;
+    ev->accounts = arena_alloc(&fx->arena, page_size(op) * sizeof *ev->accounts);
+    for (size_t i = 0; i < m->n_accounts && !ev->more; i++) {
+        const struct account *a = m->accounts[i];
+        if (behind && !a->gone && ev->n_rows == page_size(op))
+            ev->more = true;
+        else if (behind && !a->gone)
+            account_row(a, &ev->accounts[ev->n_rows++], fx);
+        behind = behind || slice_eq(account_name(a), op->text);
+    }
+}
+
+void account_query(const struct machine *m, const struct op *op, struct effects *fx)
+{
+    if (op->kind == OP_ACCOUNT_LIST) {
+        list_accounts(m, op, fx);
+        return;
+    }
+    const struct account *a = account_named(m, op, fx);
+    if (!a)
+        return;
+    struct event *ev = rows(m, op, fx);
+    ev->accounts = arena_alloc(&fx->arena, sizeof *ev->accounts);
+    ev->n_rows = 1;
+    account_row(a, ev->accounts, fx);
+}
+
+/* --- quotas --- */
+
+bool quota_reached(const struct account *a, enum quota quota, uint64_t more)
+{
+    return a->limits[quota] && a->used[quota] + more > a->limits[quota];
+}
+
+enum quota quota_over(const struct account *a, const struct op *op, bool makes, bool waits)
+{
+    if (makes && quota_reached(a, QUOTA_LOCKS, 1 + op->more.n))
+        return QUOTA_LOCKS;
+    if (waits && quota_reached(a, QUOTA_WAITERS, 1))
+        return QUOTA_WAITERS;
+    if (op->body.len && quota_reached(a, QUOTA_BYTES, op->body.len))
+        return QUOTA_BYTES;
+    return QUOTA_COUNT;
+}
+
+void quota_refuse(const struct account *a, enum quota quota, const struct op *op,
+                  struct effects *fx)
+{
+    struct buf text = {0};
+    buf_printf(&text, "the account may have %llu %s and has %llu",
+               (unsigned long long)a->limits[quota], quota_word(quota),
+               (unsigned long long)a->used[quota]);
+    struct event *ev = request_failed(op, BELAY_ERR_QUOTA, "", fx);
+    ev->text = arena_copy(&fx->arena, buf_slice(&text));
+    buf_done(&text);
+}
+
+/* --- snapshots --- */
+
+void snapshot_put_account(struct buf *out, const struct account *a)
+{
+    varint_put(out, a->gone);
+    varint_put_bytes(out, account_text(a->email, a->email_len));
+    varint_put_bytes(out, account_text(a->full_name, a->full_name_len));
+    varint_put(out, a->created_ms);
+    varint_put(out, a->updated_ms);
+    for (size_t i = 0; i < QUOTA_COUNT; i++)
+        varint_put(out, a->limits[i]);
+}
+
+void loader_account(struct loader *ld, struct account *a)
+{
+    a->gone = loader_bounded(ld, 1);
+    set_text(&a->email, &a->email_len, loader_bytes(ld, 0, LIMIT_EMAIL_BYTES));
+    set_text(&a->full_name, &a->full_name_len, loader_bytes(ld, 0, LIMIT_FULL_NAME_BYTES));
+    a->created_ms = loader_time(ld);
+    a->updated_ms = loader_time(ld);
+    for (size_t i = 0; i < QUOTA_COUNT; i++)
+        a->limits[i] = loader_bounded(ld, INT64_MAX);
+}

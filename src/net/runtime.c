@@ -1,0 +1,773 @@
+/* runtime.c - see runtime.h. */
+#include "net/runtime.h"
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/peer.h"
+#include "net/refusal.h"
+#include "raft/replica.h"
+#include "storage/writer.h"
+#include "tls/own.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <uv.h>
+
+enum {
+    LOOK_MS = 1000,
+    STOP_POLL_MS = 10,
+    BATCH_BYTES = 16 << 10, /* enough for a write */
+    KEPT_NS = 500000,       /* who has had the processor for so long is not about to ask */
+    NO_YIELD_MS = 1000,
+};
+
+static_assert(PEER_FRAME_MAX >
+                  ORDER_FRAME_BYTES + GROUP_APPEND_BYTES + GROUP_ENTRY_BYTES_MAX + (64 << 10),
+              "what is not quite a frame yet, and the largest message");
+
+struct runtime {
+    struct runtime_config config;
+    uv_loop_t *loop;
+    uv_timer_t timer;
+    uv_prepare_t prepare;
+    uv_idle_t idle; /* while it is active the loop does not sleep */
+    struct replica *order;
+    struct disk *disk;
+    struct peers *peers;
+    struct tls_own tls;
+    uint64_t id, cluster;
+    size_t groups;
+    struct refusals refusals;
+    uint64_t armed_ms;          /* when the timer fires, UINT64_MAX: never */
+    uint64_t look_ms;           /* when to look at the members again */
+    uint64_t busy_ms;           /* when something was last written */
+    uint64_t stop_ms;           /* stopping: no longer than that */
+    uint64_t yield_ms;          /* from when on others may go first again */
+    uint64_t due_ns;            /* since when there is something to write */
+    uint64_t began_ns, took_ns; /* the last write */
+    size_t due;                 /* how much it was when it was last looked at */
+    struct writer writer;
+    uv_work_t snapshot_work, fetch_work;
+    struct snapshot_task *task;
+    struct fetch *fetch; /* being stored or looked at */
+    pid_t child;
+    bool stored, started, stopping, retired, sealed, stopped;
+    bool told_to_go, removed, hurry;
+    bool has_peers;  /* --peers names more than this node */
+    bool is_foreign; /* and the directory is not of the cluster that they began */
+};
+
+struct replica *runtime_replica(struct runtime *h)
+{
+    return h->order;
+}
+
+/* --- what the order asks for --- */
+
+static uint64_t now_ms(void *ctx)
+{
+    struct runtime *h = ctx;
+    return uv_now(h->loop);
+}
+
+static void fatal(void *ctx, const char *text)
+{
+    (void)ctx;
+    log_error("engine.fatal", "%s", text);
+    _exit(1); /* nothing that waits may be answered, nothing more may be written */
+}
+
+static void written(void *ctx, struct journal_job *job)
+{
+    struct runtime *h = ctx;
+    h->busy_ms = uv_now(h->loop);
+    h->took_ns = uv_hrtime() - h->began_ns;
+    replica_written(h->order, job);
+    replica_settle(h->order);
+}
+
+static void start_write(void *ctx, struct journal_job *job)
+{
+    struct runtime *h = ctx;
+    h->began_ns = uv_hrtime();
+    writer_run(&h->writer, job);
+}
+
+static void run_wait(uv_work_t *w)
+{
+    struct runtime *h = w->data;
+    int status = 0;
+    pid_t pid = -1;
+    while (h->child > 0 && (pid = waitpid(h->child, &status, 0)) < 0 && errno == EINTR)
+        continue;
+    h->stored = pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!h->stored) /* it may have been killed */
+        replica_snapshot_discard(h->task);
+}
+
+static void after_wait(uv_work_t *w, int status)
+{
+    struct runtime *h = w->data;
+    struct snapshot_task *task = h->task;
+    BELAY_CHECK(status == 0);
+    h->task = NULL;
+    replica_snapshotted(h->order, task, h->stored);
+    replica_settle(h->order);
+}
+
+/* The child has a copy of everything as it is now, and writes it while the parent goes on. */
+static void start_snapshot(void *ctx, struct snapshot_task *task)
+{
+    struct runtime *h = ctx;
+    uint64_t before = uv_hrtime();
+    BELAY_CHECK(!h->task);
+    h->task = task;
+    h->child = fork();
+    if (h->child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        disk_file_forget_lock(h->disk);
+        _exit(replica_snapshot_write(task) ? 0 : 1);
+    }
+    if (h->child > 0)
+        log_info("engine.fork", "us=%" PRIu64, (uv_hrtime() - before) / 1000);
+    else
+        log_error("engine.fork", "error=\"%s\"", strerror(errno));
+    h->snapshot_work.data = h;
+    BELAY_CHECK(uv_queue_work(h->loop, &h->snapshot_work, run_wait, after_wait) == 0);
+}
+
+static void run_fetch(uv_work_t *w)
+{
+    struct runtime *h = w->data;
+    replica_fetch_run(h->fetch);
+}
+
+static void after_fetch(uv_work_t *w, int status)
+{
+    struct runtime *h = w->data;
+    BELAY_CHECK(status == 0);
+    h->fetch = NULL;
+    replica_fetched(h->order);
+    replica_settle(h->order);
+}
+
+static void start_fetch(void *ctx, struct fetch *f)
+{
+    struct runtime *h = ctx;
+    BELAY_CHECK(!h->fetch);
+    h->fetch = f;
+    h->fetch_work.data = h;
+    BELAY_CHECK(uv_queue_work(h->loop, &h->fetch_work, run_fetch, after_fetch) == 0);
+}
+
+static void send_frame(void *ctx, uint64_t node, struct slice frame)
+{
+    struct runtime *h = ctx;
+    peers_send(h->peers, node, frame);
+}
+
+static const struct replica_env host_ops = {.now_ms = now_ms,
+                                            .write = start_write,
+                                            .send = send_frame,
+                                            .snapshot = start_snapshot,
+                                            .fetch = start_fetch,
+                                            .fatal = fatal};
+
+/* --- peers --- */
+
+static bool on_frame(void *ctx, uint64_t node, struct slice frame)
+{
+    struct runtime *h = ctx;
+    return !h->started || h->stopped || replica_receive(h->order, node, frame);
+}
+
+static void on_lost(void *ctx, uint64_t node)
+{
+    struct runtime *h = ctx;
+    if (h->started && !h->stopped)
+        replica_peer_lost(h->order, node);
+}
+
+static void on_up(void *ctx, uint64_t node)
+{
+    struct runtime *h = ctx;
+    if (h->started)
+        replica_peer_up(h->order, node);
+}
+
+static bool refuse(struct runtime *h, const struct peer_hello *hello, const char *event,
+                   const struct peer_refusal *no)
+{
+    refusal_by_us(&h->refusals, hello, event, no, uv_now(h->loop));
+    return false;
+}
+
+/* The members have names, and each speaks for itself only. One that this node has not heard of
+ * yet may be a new one: its number is then larger than all others. */
+static bool is_named(struct runtime *h, const struct peer_hello *hello, char *ret_why,
+                     size_t cap)
+{
+    struct group_conf conf;
+    struct member m;
+    group_conf(replica_group(h->order, 0), &conf);
+    const struct group_server *s = group_conf_find(&conf, hello->node);
+    member_parse(s ? s->address : "", &m);
+    if (s ? strcmp(m.name, hello->name) == 0 : hello->node > replica_last_node(h->order))
+        return true;
+    if (!s) /* it was removed, which is said next, or it never was one */
+        return replica_was_removed(h->order, hello->node);
+    snprintf(ret_why, cap,
+             "its certificate is that of %.60s, and the member of this number is %.60s",
+             hello->name, m.name);
+    return false;
+}
+
+static bool may_speak(void *ctx, const struct peer_hello *hello, struct peer_refusal *ret_no)
+{
+    struct runtime *h = ctx;
+    struct group_conf conf;
+    if (!h->started || h->stopped)
+        return false;
+    if (hello->cluster != h->cluster) {
+        snprintf(ret_no->why, sizeof ret_no->why,
+                 "it belongs to another cluster: look at its --peers and --data");
+        return refuse(h, hello, "peer.cluster", ret_no);
+    }
+    if (hello->proven && !is_named(h, hello, ret_no->why, sizeof ret_no->why))
+        return refuse(h, hello, "peer.name", ret_no);
+    if (replica_was_removed(h->order, hello->node)) {
+        ret_no->removed = true;
+        snprintf(ret_no->why, sizeof ret_no->why,
+                 "it is no member any more: empty its directory and add it as a new member");
+        return refuse(h, hello, "peer.removed", ret_no);
+    }
+    if (!replica_has_room(h->order, hello->node))
+        return false; /* this node does not know yet that who had the place is gone */
+    if (hello->groups != h->groups) {
+        snprintf(ret_no->why, sizeof ret_no->why,
+                 "it has %zu shards, this node %zu: the same --shards is needed on all nodes, "
+                 "from an empty data directory on",
+                 order_shards((size_t)hello->groups), order_shards(h->groups));
+        return refuse(h, hello, "peer.shards", ret_no);
+    }
+    if (!replica_is_same(h->order, hello->node, hello->incarnation)) {
+        snprintf(ret_no->why, sizeof ret_no->why,
+                 "it came back with another data directory and may have forgotten votes and "
+                 "entries: remove it from the cluster and add it as a new member");
+        return refuse(h, hello, "peer.forgot", ret_no);
+    }
+    if (replica_is_over(h->order, hello->node, hello->start)) {
+        ret_no->over = true;
+        snprintf(ret_no->why, sizeof ret_no->why,
+                 "another process has started as this node, from this directory or from a "
+                 "later copy of it");
+        return refuse(h, hello, "peer.over", ret_no);
+    }
+    refusal_clear(h->refusals.by_us, hello->node);
+    group_conf(replica_group(h->order, 0), &conf);
+    if (conf.n == 0) /* being added, this node knows nobody but who calls */
+        peers_want(h->peers, hello->node, hello->name, hello->peer);
+    return true;
+}
+
+static void go(struct runtime *h)
+{
+    if (!h->told_to_go && h->config.removed)
+        h->config.removed(h->config.ctx);
+    h->told_to_go = true;
+}
+
+static void on_refused(void *ctx, uint64_t node, const struct peer_refusal *refusal)
+{
+    struct runtime *h = ctx;
+    if (refusal->over && h->started)
+        replica_end(h->order);
+    refusal_of_us(&h->refusals, node, refusal, uv_now(h->loop));
+    if (h->started && refusal_proves_removed(&h->refusals, h->order, h->id)) {
+        h->removed = true;
+        go(h);
+    }
+}
+
+static bool is_gone(void *ctx, uint64_t node)
+{
+    struct runtime *h = ctx;
+    return replica_was_removed(h->order, node);
+}
+
+/* Connections follow the members. Who is none any more stops hearing and being heard. */
+static void follow_members(struct runtime *h)
+{
+    struct group_conf conf;
+    group_conf(replica_group(h->order, 0), &conf);
+    peers_forget(h->peers, is_gone);
+    for (size_t i = 0; i < conf.n; i++) {
+        const struct group_server *s = &conf.servers[i];
+        struct member m;
+        if (peers_is_steady(h->peers, s->id))
+            refusal_clear(h->refusals.of_us, s->id);
+        if (s->id == h->id)
+            continue;
+        member_parse(s->address, &m);
+        peers_want(h->peers, s->id, m.name, m.peer);
+    }
+}
+
+size_t runtime_members(struct runtime *h, struct runtime_member *ret, size_t max)
+{
+    struct group *g = replica_group(h->order, 0);
+    struct group_conf conf;
+    size_t n = 0;
+    group_conf(g, &conf);
+    for (; n < conf.n && n < max; n++) {
+        const struct group_server *s = &conf.servers[n];
+        struct runtime_member *m = &ret[n];
+        *m = (struct runtime_member){.id = s->id, .voter = s->voter, .self = s->id == h->id};
+        member_parse(s->address, &m->member);
+        m->member.priority = replica_priority(h->order, s->id);
+        m->leader = group_leader(g) == s->id;
+        const struct peer_hello *hello = peers_hello(h->peers, s->id);
+        m->up = m->self || peers_is_up(h->peers, s->id);
+        m->ready = m->up && replica_is_settled(h->order, s->id) && !m->member.leaving;
+        refusal_problem(&h->refusals, s->id, uv_now(h->loop), m->problem);
+        m->refused = m->problem[0] != '\0';
+        if (!m->up && m->problem[0] == '\0')
+            snprintf(m->problem, sizeof m->problem, "not connected");
+        snprintf(m->listen, sizeof m->listen, "%s",
+                 m->self ? (h->config.listen ? h->config.listen : "")
+                         : (hello ? hello->listen : ""));
+        m->applied = replica_applied(h->order, s->id);
+        for (size_t i = 0; i < h->groups; i++)
+            m->leads += group_leader(replica_group(h->order, i)) == s->id;
+    }
+    return n;
+}
+
+const char *runtime_not_ready(struct runtime *h)
+{
+    return refusal_not_ready(&h->refusals, h->order, h->id);
+}
+
+/* --- certificates --- */
+
+bool host_certificate_expires_s(const struct runtime *h, int64_t *ret_s)
+{
+    if (h->tls.context)
+        *ret_s = tls_context_expires_s(h->tls.context);
+    return h->tls.context;
+}
+
+void host_reload(struct runtime *h)
+{
+    tls_own_reload(&h->tls, uv_now(h->loop));
+}
+
+/* --- the loop --- */
+
+static void on_timer(uv_timer_t *t)
+{
+    struct runtime *h = t->data;
+    uint64_t now = uv_now(h->loop);
+    h->armed_ms = UINT64_MAX;
+    replica_tick(h->order);
+    if (now >= h->look_ms) {
+        h->look_ms = now + LOOK_MS;
+        follow_members(h);
+    }
+    tls_own_look(&h->tls, now);
+    if (h->busy_ms && now >= h->busy_ms + HOST_SEAL_MS && replica_idle(h->order)) {
+        replica_seal(h->order);
+        h->busy_ms = 0;
+    }
+    replica_settle(h->order);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void on_idle(uv_idle_t *i)
+{
+    (void)i;
+}
+
+/* Whoever shares the processor goes first: that may be who is about to ask. It may also be
+ * somebody who only counts, and keeps it for milliseconds: then not again for a while. */
+static void let_others_go(struct runtime *h)
+{
+    uint64_t now = uv_now(h->loop);
+    uint64_t before = uv_hrtime();
+    if (now < h->yield_ms)
+        return;
+    (void)sched_yield();
+    if (uv_hrtime() - before >= KEPT_NS)
+        h->yield_ms = now + NO_YIELD_MS;
+}
+
+/* A write costs the processor as much as twenty requests, whatever is in it. So as long as a
+ * look at the sockets brings more for it, another look comes first: who was answered after the
+ * last write asks again about now. But no longer than the last write took. True: it is time to
+ * write and to send. */
+static bool write_when_quiet(struct runtime *h)
+{
+    size_t due = replica_due(h->order);
+    if (due && !h->due)
+        h->due_ns = uv_hrtime();
+    if (due > h->due && due < BATCH_BYTES && uv_hrtime() - h->due_ns < h->took_ns) {
+        h->due = due;
+        let_others_go(h);
+        (void)uv_idle_start(&h->idle, on_idle);
+        return false;
+    }
+    h->due = 0;
+    (void)uv_idle_stop(&h->idle);
+    replica_write(h->order);
+    return true;
+}
+
+/* Before the loop sleeps: what was said is written and sent, and the timer knows when to wake
+ * it. */
+static void on_prepare(uv_prepare_t *p)
+{
+    struct runtime *h = p->data;
+    uint64_t now = uv_now(h->loop);
+    h->removed |= replica_is_removed(h->order);
+    if (h->removed || replica_is_leaving(h->order))
+        go(h);
+    if (write_when_quiet(h))
+        peers_flush(h->peers);
+    uint64_t next = earlier(replica_next_ms(h->order), h->look_ms);
+    if (h->busy_ms && h->busy_ms + HOST_SEAL_MS < next && replica_idle(h->order))
+        next = h->busy_ms + HOST_SEAL_MS;
+    if (h->stopping)
+        next = earlier(next, now + STOP_POLL_MS);
+    if (next >= h->armed_ms && h->armed_ms > now)
+        return;
+    h->armed_ms = next;
+    (void)uv_timer_start(&h->timer, on_timer, next > now ? next - now : 0, 0);
+}
+
+/* --- start --- */
+
+static uint64_t random_u64(void)
+{
+    uint64_t v;
+    BELAY_CHECK(getrandom(&v, sizeof v, 0) == (ssize_t)sizeof v);
+    return v >> 1 | 1;
+}
+
+static bool find_self(struct runtime *h, const struct group_conf *conf)
+{
+    for (size_t i = 0; i < conf->n; i++) {
+        struct member m;
+        member_parse(conf->servers[i].address, &m);
+        if (h->config.node && strcmp(m.name, h->config.node) == 0) {
+            h->id = conf->servers[i].id;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool plan(struct runtime *h, struct replica_config *oc)
+{
+    static const struct hash_key fixed = {0x62656c61792d7065, 0x6572732d31};
+    const struct runtime_config *c = &h->config;
+    if (c->node && !member_is_name(c->node)) {
+        log_error("engine.node",
+                  "node=%s error=\"a name has at most %d bytes without spaces, "
+                  "quotes, control characters, @, comma and =\"",
+                  log_bytes(slice_str(c->node)), MEMBER_NAME_MAX - 1);
+        return false;
+    }
+    if (c->join_id) {
+        h->id = c->join_id;
+        return c->node && c->peer_listen;
+    }
+    if (!c->peers) {
+        struct group_server *s = &oc->members.servers[0];
+        h->id = 1;
+        h->cluster = random_u64();
+        oc->members.n = 1;
+        *s = (struct group_server){.id = 1, .voter = true};
+        snprintf(s->address, sizeof s->address, "%s@%s", c->node ? c->node : "n1",
+                 c->peer_listen ? c->peer_listen : "");
+        return true;
+    }
+    const char *wrong = members_of_peers(c->peers, &oc->members);
+    if (!wrong && !find_self(h, &oc->members))
+        wrong = "--node is not among --peers";
+    if (wrong) {
+        log_error("engine.peers", "error=\"%s\"", wrong);
+        return false;
+    }
+    h->has_peers = oc->members.n > 1;
+    struct buf all = {0};
+    group_conf_encode(&oc->members, &all);
+    h->cluster = hash_bytes(&fixed, buf_data(&all), buf_len(&all)) >> 1 | 1;
+    buf_done(&all);
+    return true;
+}
+
+/* --- joining: who has nothing yet must first be told what the cluster is --- */
+
+static bool on_caller(void *ctx, const struct peer_hello *hello, struct peer_refusal *ret_no)
+{
+    struct runtime *h = ctx;
+    (void)ret_no; /* it will call again */
+    if (hello->cluster == 0 || hello->groups == 0 || hello->groups > JOURNAL_GROUPS_MAX)
+        return false; /* it waits as well */
+    h->cluster = hello->cluster;
+    h->groups = (size_t)hello->groups;
+    peers_stop(h->peers);
+    return false;
+}
+
+static enum belay_err await_member(struct runtime *h)
+{
+    struct peers_config pc = {.loop = h->loop,
+                              .self = {.node = h->id},
+                              .listen = h->config.peer_listen,
+                              .insecure = h->config.insecure,
+                              .tls = h->tls.context,
+                              .ctx = h,
+                              .accept = on_caller};
+    enum belay_err err = peers_open(&pc, &h->peers);
+    log_info("engine.join", "waiting=\"for a member to call at %s\"", h->config.peer_listen);
+    if (err != BELAY_OK)
+        peers_stop(h->peers);
+    (void)uv_run(h->loop, UV_RUN_DEFAULT);
+    peers_close(h->peers);
+    h->peers = NULL;
+    return err;
+}
+
+/* The directory, and how many groups are in it or will be. */
+static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
+{
+    const struct runtime_config *c = &h->config;
+    bool used = false;
+    enum belay_err err = disk_file_open(c->data, &h->disk);
+    if (err == BELAY_OK)
+        err = replica_is_used(h->disk, &used);
+    if (err != BELAY_OK) {
+        log_error("engine.data", "path=%s error=\"%s\"", c->data,
+                  err == BELAY_ERR_IN_USE   ? "another process uses it"
+                  : err == BELAY_ERR_DENIED ? "it must be a directory, not a link, that nobody "
+                                              "else may write: chmod go-w"
+                                            : strerror(errno));
+        return err;
+    }
+    oc->groups_fixed = c->shards != 0;
+    size_t usual = c->peers ? HOST_SHARDS_CLUSTER : 1;
+    oc->groups = order_groups(c->shards ? c->shards : usual);
+    if (used || !c->join_id)
+        return BELAY_OK;
+    err = await_member(h);
+    if (err == BELAY_OK && c->shards && h->groups != oc->groups) {
+        log_error("engine.join", "error=\"the cluster has %zu shards, not %zu\"",
+                  order_shards(h->groups), c->shards);
+        err = BELAY_ERR_SYNTAX;
+    }
+    oc->groups = h->groups;
+    return err;
+}
+
+static enum belay_err open_order(struct runtime *h, struct order **ret_order)
+{
+    const struct runtime_config *c = &h->config;
+    struct replica_config oc = {.env = &host_ops,
+                                .env_ctx = h,
+                                .seed = random_u64(),
+                                .priority = c->priority,
+                                .drains = c->removed != NULL,
+                                .silence_ms = c->silence_ms,
+                                .segment_bytes = c->segment_bytes,
+                                .snapshot_bytes = c->snapshot_bytes,
+                                .host_writes = true};
+    oc.election_ms = c->fast_failover ? HOST_FAST_ELECTION_MS : HOST_ELECTION_MS;
+    oc.heartbeat_ms = c->fast_failover ? HOST_FAST_HEARTBEAT_MS : HOST_HEARTBEAT_MS;
+    if (!plan(h, &oc))
+        return BELAY_ERR_SYNTAX;
+    enum belay_err err = open_disk(h, &oc);
+    if (err != BELAY_OK)
+        return err;
+    oc.node = h->id;
+    oc.cluster = h->cluster;
+    oc.disk = h->disk;
+    oc.path = c->data;
+    err = replica_open(&oc, ret_order);
+    if (err == BELAY_ERR_CORRUPT)
+        log_error("engine.data", "path=%s error=\"%s\" repair=\"belay repair --data %s\"",
+                  c->data, replica_problem(), c->data);
+    else if (err != BELAY_OK)
+        log_error("engine.data", "path=%s error=\"%s\"", c->data, replica_problem());
+    return err;
+}
+
+enum belay_err runtime_open(const struct runtime_config *config, struct runtime **ret,
+                            struct order **ret_order)
+{
+    struct runtime *h = mem_zalloc(sizeof *h);
+    struct order *order = NULL;
+    h->config = *config;
+    h->loop = config->loop;
+    h->armed_ms = UINT64_MAX;
+    bool proves = tls_own_open(&h->tls, &config->tls, TLS_NODES, uv_now(h->loop));
+    enum belay_err err = proves ? open_order(h, &order) : BELAY_ERR_SYNTAX;
+    if (err != BELAY_OK) {
+        tls_own_close(&h->tls);
+        free(h);
+        return err;
+    }
+    h->order = replica_of(order);
+    h->is_foreign = h->has_peers && h->cluster != replica_cluster(h->order);
+    h->cluster = replica_cluster(h->order);
+    h->groups = replica_groups(h->order);
+    (void)uv_timer_init(h->loop, &h->timer);
+    (void)uv_prepare_init(h->loop, &h->prepare);
+    (void)uv_idle_init(h->loop, &h->idle);
+    writer_open(&h->writer, h->loop, written, h);
+    h->timer.data = h->prepare.data = h;
+    struct peers_config pc = {.loop = h->loop,
+                              .listen = config->peer_listen,
+                              .insecure = config->insecure,
+                              .tls = h->tls.context,
+                              .ctx = h,
+                              .frame = on_frame,
+                              .up = on_up,
+                              .lost = on_lost,
+                              .accept = may_speak,
+                              .refused = on_refused};
+    pc.self = (struct peer_hello){.cluster = h->cluster,
+                                  .node = h->id,
+                                  .start = replica_start(h->order),
+                                  .incarnation = replica_incarnation(h->order),
+                                  .groups = h->groups};
+    snprintf(pc.self.name, sizeof pc.self.name, "%s", config->node ? config->node : "n1");
+    snprintf(pc.self.peer, sizeof pc.self.peer, "%s",
+             config->peer_listen ? config->peer_listen : "");
+    snprintf(pc.self.listen, sizeof pc.self.listen, "%s", config->listen ? config->listen : "");
+    err = peers_open(&pc, &h->peers);
+    *ret = h;
+    *ret_order = order;
+    return err;
+}
+
+/* The first members of a cluster may all have been replaced since, and --peers with them. But a
+ * server that is alone would go on alone, beside those that it is told to be one of. */
+static bool is_alone_by_mistake(const struct runtime *h)
+{
+    struct group_conf conf;
+    group_conf(replica_group(h->order, 0), &conf);
+    if (!h->is_foreign || conf.n > 1)
+        return false;
+    log_error(
+        "engine.data",
+        "path=%s error=\"it is of a server that is alone, not of the cluster of --peers; "
+        "start it without --peers and bring the others in with CLUSTER ADD, or begin with "
+        "an empty directory\"",
+        h->config.data);
+    return true;
+}
+
+bool runtime_start(struct runtime *h)
+{
+    h->started = true;
+    if (is_alone_by_mistake(h))
+        return false;
+    (void)uv_prepare_start(&h->prepare, on_prepare);
+    follow_members(h);
+    h->look_ms = uv_now(h->loop) + LOOK_MS;
+    h->busy_ms = uv_now(h->loop);
+    return true;
+}
+
+/* --- stop --- */
+
+/* Who leaves hands over by itself, but may have to lead or vote once more. */
+static bool is_needed(const struct runtime *h)
+{
+    return replica_is_leaving(h->order) && !h->removed && !h->hurry;
+}
+
+void runtime_retire(struct runtime *h)
+{
+    if (is_needed(h))
+        return;
+    if (!h->stopping) {
+        h->stopping = true;
+        h->stop_ms = uv_now(h->loop) + HOST_STOP_MS;
+    }
+    h->retired = replica_retire(h->order);
+    replica_settle(h->order);
+}
+
+bool runtime_is_removed(const struct runtime *h)
+{
+    return h->removed;
+}
+
+void runtime_hurry(struct runtime *h)
+{
+    h->hurry = true;
+}
+
+/* What has been said is said to the end, and everything is on disk. */
+static bool is_quiet(struct runtime *h)
+{
+    if (is_needed(h)) {
+        replica_drained(h->order);
+        return false;
+    }
+    runtime_retire(h);
+    bool done = h->hurry || (h->retired && replica_idle(h->order));
+    if (!done && uv_now(h->loop) < h->stop_ms)
+        return false;
+    if (!h->sealed && !h->writer.job) {
+        replica_seal(h->order);
+        h->sealed = true;
+    }
+    replica_settle(h->order);
+    replica_write(h->order);
+    return !h->writer.job && !h->task && !h->fetch;
+}
+
+bool runtime_stop(struct runtime *h)
+{
+    if (h->stopped)
+        return true;
+    if (h->started && !is_quiet(h))
+        return false;
+    h->stopped = true;
+    writer_close(&h->writer);
+    uv_close((uv_handle_t *)&h->timer, NULL);
+    uv_close((uv_handle_t *)&h->prepare, NULL);
+    uv_close((uv_handle_t *)&h->idle, NULL);
+    peers_stop(h->peers);
+    return true;
+}
+
+void runtime_close(struct runtime *h)
+{
+    if (!h)
+        return;
+    if (!h->stopped)
+        writer_close(&h->writer);
+    peers_close(h->peers);
+    tls_own_close(&h->tls);
+    free(h);
+}

@@ -1,0 +1,99 @@
+/* runtime.h - the durable engine on a libuv loop: its timer, its writes, its snapshots, its
+ * peers.
+ *
+ *   runtime_open() -> order -> engine_open() -> runtime_start() -> ... -> runtime_stop() ->
+ * runtime_close()
+ *
+ * Writes run on a thread of their own, one at a time, when a look at the sockets brings nothing
+ * more for them; what is submitted meanwhile goes into the next one. A snapshot is written by a
+ * forked child from its copy of the memory; the loop stands still for the fork only. Loop
+ * thread only. */
+#ifndef BELAY_NET_RUNTIME_H
+#define BELAY_NET_RUNTIME_H
+
+#include "base/err.h"
+#include "net/refusal.h"
+#include "raft/member.h"
+#include "tls/tls.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct uv_loop_s;
+struct runtime;
+struct order;
+struct replica;
+
+enum {
+    HOST_ELECTION_MS = 400,
+    HOST_HEARTBEAT_MS = 80,
+    HOST_FAST_ELECTION_MS = 100, /* --fast-failover: a local network and a quiet machine */
+    HOST_FAST_HEARTBEAT_MS = 20,
+    HOST_SEAL_MS = 100,       /* after so much rest the end of the journal is sealed */
+    HOST_STOP_MS = 2000,      /* a node that stops tries so long to hand over what it leads */
+    HOST_SHARDS_CLUSTER = 16, /* of a new cluster; a node alone has one */
+};
+
+struct runtime_config {
+    struct uv_loop_s *loop;
+    const char *data;  /* directory */
+    const char *node;  /* its name; NULL: a cluster of one */
+    const char *peers; /* "n1=host:port,n2=host:port": the first members, the same everywhere;
+                        * NULL: this node alone, or it will be added to a cluster */
+    const char *peer_listen; /* "host:port"; NULL: nobody connects */
+    uint64_t join_id;        /* not 0: wait to be added to a cluster, under this number */
+    const char *listen;      /* where clients reach this node, to tell the others */
+    size_t shards;           /* 0: what the directory or the cluster has */
+    uint8_t priority;        /* 0..15 */
+    uint64_t silence_ms, segment_bytes, snapshot_bytes; /* of replica_config */
+    bool fast_failover, insecure;
+    struct tls_files tls; /* all NULL: the nodes speak plain text */
+    /* Told once: this node is being removed from its cluster, or has been. It should send its
+     * clients elsewhere, and stop. */
+    void (*removed)(void *ctx);
+    void *ctx;
+};
+
+/* BELAY_OK, or the log says why not. A node that joins a cluster with an empty directory waits
+ * here until a member calls: it must know how many shards there are. */
+BELAY_MUST_CHECK enum belay_err runtime_open(const struct runtime_config *config,
+                                             struct runtime **ret, struct order **ret_order);
+/* After engine_open(). False, and a line in the log: this node must not serve. */
+BELAY_MUST_CHECK bool runtime_start(struct runtime *h);
+/* Begins to hand over what this node leads, each group when nothing of its own is on the way.
+ * Any number of times. */
+void runtime_retire(struct runtime *h);
+/* The same, and makes everything durable. Call it again until it says true: then the handles
+ * are closing and the loop may end. A node that is being removed votes until the others can do
+ * without it. */
+bool runtime_stop(struct runtime *h);
+/* It is proven that this node is no member any more: by its own log, or by most of those who
+ * vote as far as it knows. */
+bool runtime_is_removed(const struct runtime *h);
+void runtime_hurry(struct runtime *h); /* runtime_stop() waits for nobody any more */
+void runtime_close(struct runtime *h); /* after engine_close(); NULL is allowed */
+
+/* Reads the files of TLS again; connections that there are go on. */
+void host_reload(struct runtime *h);
+/* False: no TLS. Else seconds until this node's certificate ends. */
+bool host_certificate_expires_s(const struct runtime *h, int64_t *ret_s);
+
+struct replica *runtime_replica(struct runtime *h);
+
+/* For CLUSTER and /v1/cluster. */
+struct runtime_member {
+    uint64_t id;
+    struct member member; /* its priority is the one in force */
+    char listen[GROUP_ADDRESS_MAX];
+    bool voter, self, leader;       /* in group 0 */
+    bool up;                        /* connected both ways */
+    bool ready;                     /* and votes in all groups, and stays */
+    bool refused;                   /* by this node, or it refuses this one */
+    char problem[REFUSAL_TEXT_MAX]; /* why it is not up; empty: nothing is wrong */
+    size_t leads;                   /* so many groups */
+    uint64_t applied;
+};
+/* NULL, or why this node cannot serve, as far as only the sockets know: it is refused. */
+const char *runtime_not_ready(struct runtime *h);
+size_t runtime_members(struct runtime *h, struct runtime_member *ret, size_t max);
+#endif

@@ -1,0 +1,89 @@
+/* group_gate.c - a node that has just started may have forgotten what it promised.
+ *
+ * Its disk may be an older copy of itself. Then it would acknowledge entries for an old leader
+ * although it has voted for a new one, or elect a leader that lacks what it had acknowledged.
+ * So its word does not count at first: it votes for nobody, does not stand, and acknowledges
+ * only what is committed without it. The gate opens when
+ *
+ *   the cluster has committed its start: whoever did that has all that is committed, and none
+ *   of them had gone on to a later term that this node may have voted in; or
+ *   every other voter has said how far it is (the floor): none of them knows of a vote in a
+ *   later term, so it may acknowledge from the latest of their terms on; and in later ones it
+ *   may help a candidate whose log is as long as the longest of them. */
+#include "raft/group_core.h"
+
+void group_set_never_leads(struct group *g, bool never)
+{
+    g->never_leads = never;
+}
+
+void group_gate_close(struct group *g)
+{
+    g->gate = (struct gate){.closed = true};
+}
+
+void group_gate_open(struct group *g)
+{
+    g->gate.closed = false;
+}
+
+/* It goes on to the latest of the others' terms, as if it had been told by a message of it. */
+void group_gate_lower(struct group *g, const struct group_floor *floor)
+{
+    g->gate.has_floor = true;
+    g->gate.floor = *floor;
+    if (floor->term <= g->raft.current_term || g->raft.state == RAFT_LEADER)
+        return;
+    g->raft.current_term = floor->term;
+    g->raft.voted_for = 0;
+    g->vote_lsn = group_persist_vote(g, floor->term, 0);
+}
+
+void group_stands(const struct group *g, struct group_floor *ret)
+{
+    uint64_t last = g->raft.last_stored; /* what is not on disk may be lost again */
+    const struct log_entry *e = entry_log_get(&g->log, last);
+    *ret = (struct group_floor){.term = raft_current_term(&g->raft),
+                                .log_term = e ? e->term : g->raft.trail.snapshot.term,
+                                .index = last};
+}
+
+static bool is_as_long(uint64_t log_term, uint64_t index, const struct group_floor *floor)
+{
+    return log_term != floor->log_term ? log_term > floor->log_term : index >= floor->index;
+}
+
+bool group_may_vouch(const struct group *g)
+{
+    return !g->gate.closed ||
+           (g->gate.has_floor && raft_current_term(&g->raft) >= g->gate.floor.term);
+}
+
+uint64_t group_gate_index(const struct group *g, uint64_t index)
+{
+    uint64_t commit = raft_commit_index(&g->raft);
+    return group_may_vouch(g) || index < commit ? index : commit;
+}
+
+bool group_may_stand(const struct group *g, uint64_t term)
+{
+    struct group_floor own;
+    group_stands(g, &own);
+    return !g->gate.closed || (g->gate.has_floor && term > g->gate.floor.term &&
+                               is_as_long(own.log_term, own.index, &g->gate.floor));
+}
+
+bool group_may_vote(const struct group *g)
+{
+    const struct peer_message *asked = g->asked;
+    return !g->gate.closed || (g->gate.has_floor && asked && asked->term > g->gate.floor.term &&
+                               is_as_long(asked->log_term, asked->index, &g->gate.floor));
+}
+
+/* Asked for a term that it may have voted in, by somebody who does not know how late it is. */
+void group_gate_hint(const struct group *g, struct peer_message *refusal)
+{
+    if (g->gate.closed && g->gate.has_floor && !(refusal->flags & WIRE_GRANTED) &&
+        refusal->flags & WIRE_PRE_VOTE && refusal->term <= g->gate.floor.term)
+        refusal->term = g->gate.floor.term + 1;
+}

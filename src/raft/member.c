@@ -1,0 +1,135 @@
+#include "raft/member.h"
+
+#include "base/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PRIORITY_WORD "priority="
+#define LEAVING_WORD  "leaving"
+
+static void copy_text(char *out, size_t cap, const char *from, size_t len)
+{
+    len = len < cap ? len : cap - 1;
+    memcpy(out, from, len);
+    out[len] = '\0';
+}
+
+static void take_word(const char *word, size_t len, struct member *m)
+{
+    size_t key = strlen(PRIORITY_WORD);
+    if (len == strlen(LEAVING_WORD) && memcmp(word, LEAVING_WORD, len) == 0)
+        m->leaving = true;
+    if (len > key && memcmp(word, PRIORITY_WORD, key) == 0) {
+        unsigned long n = strtoul(word + key, NULL, 10);
+        m->priority = n <= MEMBER_PRIORITY_NEVER ? (uint8_t)n : MEMBER_PRIORITY_UNSET;
+    }
+}
+
+void member_parse(const char *address, struct member *ret)
+{
+    size_t len = strcspn(address, " ");
+    const char *at = memchr(address, '@', len);
+    *ret = (struct member){.priority = MEMBER_PRIORITY_UNSET};
+    if (at)
+        copy_text(ret->name, sizeof ret->name, address, (size_t)(at - address));
+    const char *peer = at ? at + 1 : address;
+    copy_text(ret->peer, sizeof ret->peer, peer, len - (size_t)(peer - address));
+    for (const char *word = address + len; *word == ' '; word += len) {
+        len = strcspn(++word, " ");
+        take_word(word, len, ret);
+    }
+}
+
+bool member_format(const struct member *m, char ret[GROUP_ADDRESS_MAX])
+{
+    char priority[32] = "";
+    if (strpbrk(m->name, "@,= ") || strpbrk(m->peer, "@,= ") ||
+        strlen(m->name) + 1 + strlen(m->peer) >= MEMBER_PLACE_MAX)
+        return false;
+    if (m->priority != MEMBER_PRIORITY_UNSET)
+        snprintf(priority, sizeof priority, " " PRIORITY_WORD "%u", m->priority);
+    int n = snprintf(ret, GROUP_ADDRESS_MAX, "%s%s%s%s%s", m->name, *m->name ? "@" : "",
+                     m->peer, priority, m->leaving ? " " LEAVING_WORD : "");
+    BELAY_CHECK(n < GROUP_ADDRESS_MAX);
+    return true;
+}
+
+/* Visible, and nothing that ends a word or a quoted text somewhere. */
+static bool is_clean(const char *text)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++)
+        if (*at <= ' ' || *at == 0x7f || strchr("\"'\\`@,=", *at))
+            return false;
+    return true;
+}
+
+bool member_is_name(const char *name)
+{
+    return *name && strlen(name) < MEMBER_NAME_MAX && is_clean(name);
+}
+
+bool member_is_address(const char *peer)
+{
+    if (!is_clean(peer))
+        return false;
+    const char *colon = strrchr(peer, ':');
+    if (!colon || colon == peer || strlen(colon) > sizeof ":65535" - 1)
+        return false;
+    if (strncmp(peer, "0.0.0.0:", 8) == 0 || strncmp(peer, "[::]:", 5) == 0)
+        return false; /* everybody would call himself */
+    const char *port = colon + 1;
+    long number = strtol(port, NULL, 10);
+    return port[strspn(port, "0123456789")] == '\0' && number > 0 && number <= 65535;
+}
+
+bool member_is_taken(const struct group_conf *conf, const struct member *m)
+{
+    for (size_t i = 0; i < conf->n; i++) {
+        struct member other;
+        member_parse(conf->servers[i].address, &other);
+        if (strcmp(m->name, other.name) == 0 || strcmp(m->peer, other.peer) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const struct group_server *x = a;
+    const struct group_server *y = b;
+    return strcmp(x->address, y->address);
+}
+
+const char *members_of_peers(const char *text, struct group_conf *conf)
+{
+    conf->n = 0;
+    while (*text) {
+        const char *equals = strchr(text, '=');
+        size_t len = strcspn(text, ",");
+        if (!equals || (size_t)(equals - text) >= len || equals == text)
+            return "a peer is NAME=HOST:PORT";
+        size_t name = (size_t)(equals - text);
+        if (conf->n == GROUP_SERVERS_MAX || name >= MEMBER_NAME_MAX || len >= MEMBER_PLACE_MAX)
+            return "too many peers, or one is too long";
+        struct group_server *s = &conf->servers[conf->n];
+        struct member m;
+        snprintf(s->address, sizeof s->address, "%.*s@%.*s", (int)name, text,
+                 (int)(len - name - 1), equals + 1);
+        s->voter = true;
+        member_parse(s->address, &m);
+        if (!member_is_name(m.name))
+            return "a name has no spaces, quotes, control characters, @, comma or =";
+        if (!member_is_address(m.peer))
+            return "a peer is NAME=HOST:PORT, and the host one that the others can call";
+        if (member_is_taken(conf, &m))
+            return "two peers have the same name or the same address";
+        conf->n++;
+        text += len + (text[len] == ',');
+    }
+    qsort(conf->servers, conf->n, sizeof conf->servers[0], by_address);
+    for (size_t i = 0; i < conf->n; i++)
+        conf->servers[i].id = i + 1;
+    return conf->n ? NULL : "no peers are named";
+}

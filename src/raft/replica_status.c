@@ -1,0 +1,291 @@
+/* replica_status.c - how this node stands: is it ready, how old is what it knows, is it at
+ * rest? */
+#include "raft/replica_core.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { SEE_TEXT_MAX = 256 };
+
+struct see {
+    const char *word; /* NULL: nothing is wrong */
+    char text[SEE_TEXT_MAX];
+};
+
+/* A leader that cannot reach a majority stops being one within an election time. The others
+ * know what the leader knew when they last heard of it, and that its time goes on. */
+uint64_t status_age(const struct order *base, size_t group_no, uint64_t *ret_now_ms)
+{
+    const struct replica *o = (const struct replica *)(const void *)base;
+    const struct replica_group *r = &o->replicas[group_no];
+    if (r->leads)
+        return 0;
+    uint64_t age_ms = replica_now(o) - (r->heard_at ? r->heard_at : o->opened_ms);
+    *ret_now_ms = r->heard_ms + age_ms;
+    return age_ms;
+}
+
+/* Nobody leads: can anybody, as far as this node sees? */
+static void say_leaderless(const struct replica_group *r, struct see *ret)
+{
+    const struct replica *o = r->o;
+    struct group_conf conf;
+    size_t voters = 0;
+    size_t heard = 0;
+    group_conf(r->group, &conf);
+    for (size_t i = 0; i < conf.n; i++) {
+        uint64_t id = conf.servers[i].id;
+        if (!conf.servers[i].voter)
+            continue;
+        voters++;
+        uint64_t heard_ms = replica_standing(o, id)->heard_ms;
+        heard += id == o->config.node ||
+                 (heard_ms != 0 && replica_now(o) - heard_ms < UINT64_C(2) * ORDER_STEER_MS);
+    }
+    ret->word = heard > voters / 2 ? "no-leader" : "no-majority";
+    if (voters == 0)
+        snprintf(ret->text, sizeof ret->text,
+                 "no leader has called: this node waits to be added to a cluster");
+    else if (heard > voters / 2)
+        snprintf(ret->text, sizeof ret->text, "no leader is known: one is being elected");
+    else
+        snprintf(ret->text, sizeof ret->text,
+                 "no majority: of %zu nodes that vote %zu can be reached; look at the others "
+                 "and at the network between them",
+                 voters, heard);
+}
+
+static bool group_not_ready(const struct replica_group *r, struct see *ret)
+{
+    uint64_t leader = group_leader(r->group);
+    uint64_t applied = group_applied(r->group);
+    bool leads = leader == r->o->config.node;
+    if (fetch_is_of(r)) {
+        ret->word = "fetching";
+        snprintf(ret->text, sizeof ret->text, "a snapshot is being fetched: wait for it");
+    } else if (leader == 0) {
+        say_leaderless(r, ret);
+    } else if (r->doubt.lasts) {
+        ret->word = "starting";
+        snprintf(ret->text, sizeof ret->text,
+                 "the cluster does not know yet that this node has started: wait for it");
+    } else if (leads && !r->leads) {
+        ret->word = "behind";
+        snprintf(ret->text, sizeof ret->text, "the log of the last leader is not applied yet");
+    } else if (!leads && r->heard_commit > applied + ORDER_BEHIND_MAX) {
+        ret->word = "behind";
+        snprintf(ret->text, sizeof ret->text,
+                 "too far behind: %" PRIu64 " entries of the leader's log are not applied yet; "
+                 "if that does not get less, look at the disk and the processor of this node",
+                 r->heard_commit - applied);
+    }
+    return ret->word;
+}
+
+const char *status_not_ready(const struct order *base, const char **ret_word)
+{
+    static _Thread_local char text[SEE_TEXT_MAX + 32];
+    const struct replica *o = (const struct replica *)(const void *)base;
+    struct see see = {0};
+    *ret_word = "too-old";
+    if (level_is_behind(o))
+        return "the cluster follows newer rules than this program knows: start a newer belay here";
+    *ret_word = o->leaving ? "leaving" : "stopping";
+    if (o->leaving)
+        return "the node is being removed from its cluster";
+    if (o->retired)
+        return "the node is stopping";
+    *ret_word = "disk-full";
+    const struct journal_room *room = journal_room(o->journal);
+    if (room->needed > 0) {
+        snprintf(text, sizeof text,
+                 "disk is full: %" PRIu64 " bytes free in %.160s, needs %" PRIu64, room->free,
+                 o->config.path, room->needed);
+        return text;
+    }
+    for (size_t i = 0; i < base->n_groups; i++) {
+        if (!group_not_ready(&o->replicas[i], &see))
+            continue;
+        *ret_word = see.word;
+        if (base->n_groups > 1)
+            snprintf(text, sizeof text, "shard %zu: %s", i, see.text);
+        else
+            snprintf(text, sizeof text, "%s", see.text);
+        return text;
+    }
+    return NULL;
+}
+
+/* --- the nodes of the cluster --- */
+
+bool replica_see_node(struct replica *o, uint64_t node)
+{
+    size_t place = place_of(node);
+    if (place == 0 || o->seen[place] > node)
+        return false;
+    if (o->seen[place] == node)
+        return true;
+    o->seen[place] = node;
+    buf_clear(&o->out[place]);
+    o->standings[place] = (struct standing){0};
+    o->silent_ms[place] = 0;
+    o->unheard[place] = false;
+    o->answered[place] = (struct answered){0};
+    return true;
+}
+
+const struct standing *replica_standing(const struct replica *o, uint64_t node)
+{
+    static const struct standing none;
+    size_t place = place_of(node);
+    return o->seen[place] == node ? &o->standings[place] : &none;
+}
+
+uint64_t replica_last_node(const struct replica *o)
+{
+    const struct replica_group *r = &o->replicas[0];
+    struct group_conf conf;
+    uint64_t last = 0;
+    group_conf(r->group, &conf);
+    for (size_t i = 0; i < conf.n; i++)
+        last = conf.servers[i].id > last ? conf.servers[i].id : last;
+    for (size_t i = 0; i < NODE_PLACES; i++)
+        last = r->origins[i].node > last ? r->origins[i].node : last;
+    return last;
+}
+
+static bool has_place(const struct group_conf *conf, uint64_t node)
+{
+    for (size_t i = 0; i < conf->n; i++)
+        if (place_of(conf->servers[i].id) == place_of(node))
+            return true;
+    return false;
+}
+
+static_assert(GROUP_SERVERS_MAX < NODE_PLACES - 1, "there is always a free place");
+
+uint64_t replica_next_node(const struct replica *o)
+{
+    struct group_conf conf;
+    uint64_t next = 1 + replica_last_node(o);
+    group_conf(o->replicas[0].group, &conf);
+    if (o->config.canaries & CANARY_PLACE)
+        conf.n = 0;
+    while (place_of(next) == 0 || has_place(&conf, next))
+        next++;
+    return next;
+}
+
+bool replica_has_room(const struct replica *o, uint64_t node)
+{
+    struct group_conf last, committed;
+    group_conf(o->replicas[0].group, &last);
+    group_conf_committed(o->replicas[0].group, &committed);
+    if (group_conf_find(&last, node) || group_conf_find(&committed, node))
+        return true;
+    return place_of(node) != place_of(o->config.node) && !has_place(&last, node) &&
+           !has_place(&committed, node);
+}
+
+/* Who is removed is in the state before: run_is_known(). It stays there until a newer node has
+ * its place. */
+bool replica_was_removed(const struct replica *o, uint64_t node)
+{
+    const struct replica_group *r = &o->replicas[0];
+    const struct origin *origin = &r->origins[place_of(node)];
+    struct group_conf last, committed;
+    group_conf(r->group, &last);
+    group_conf_committed(r->group, &committed);
+    if (committed.n == 0 || group_conf_find(&committed, node))
+        return false;
+    if (o->config.canaries & CANARY_OLD_VIEW)
+        return node <= replica_last_node(o);
+    bool is_known = origin->node > node || (origin->node == node && origin->run > 0);
+    return is_known && !group_conf_find(&last, node);
+}
+
+uint64_t replica_cluster(const struct replica *o)
+{
+    return o->cluster;
+}
+
+size_t replica_groups(const struct replica *o)
+{
+    return o->base.n_groups;
+}
+
+bool replica_idle(const struct replica *o)
+{
+    for (size_t i = 0; i < o->base.n_groups; i++)
+        if (o->replicas[i].first || o->replicas[i].reads)
+            return false;
+    return true;
+}
+
+struct group *replica_group(struct replica *o, size_t group_no)
+{
+    return o->replicas[group_no].group;
+}
+
+struct journal *replica_journal(struct replica *o)
+{
+    return o->journal;
+}
+
+bool replica_is_full(const struct replica *o)
+{
+    return o->full;
+}
+
+uint64_t replica_snapshots_failed(const struct replica *o)
+{
+    return o->snapshots_failed;
+}
+
+uint64_t replica_kept_bytes(const struct replica *o, size_t group_no)
+{
+    uint64_t lsn = group_oldest_lsn(o->replicas[group_no].group);
+    return lsn == UINT64_MAX ? 0 : journal_bytes_from(o->journal, lsn);
+}
+
+/* --- what is due, and when --- */
+
+/* An entry costs every node a write and the leader a message to each, whatever is in it. So the
+ * next one is made when the last one is committed: until then more comes. But where messages
+ * take long, several are on their way. */
+bool replica_may_propose(const struct replica_group *r)
+{
+    return r->leads && (group_commit(r->group) >= group_last(r->group) ||
+                        replica_now(r->o) >= r->proposed_ms + ORDER_COMMIT_WAIT_MS);
+}
+
+size_t replica_due(const struct replica *o)
+{
+    if (journal_busy(o->journal))
+        return 0;
+    size_t bytes = journal_due(o->journal);
+    for (size_t i = 0; i < o->base.n_groups; i++)
+        if (replica_may_propose(&o->replicas[i]))
+            bytes += buf_len(&o->replicas[i].proposal);
+    return bytes;
+}
+
+uint64_t replica_next_ms(const struct replica *o)
+{
+    uint64_t next = o->placement_ms;
+    uint64_t soon = replica_now(o) + ORDER_PROBE_MS;
+    if ((o->asks || o->fetch) && soon < next)
+        next = soon;
+    for (size_t i = 0; i < o->base.n_groups; i++) {
+        const struct replica_group *r = &o->replicas[i];
+        uint64_t at = group_next_ms(r->group);
+        next = at < next ? at : next;
+        if ((r->first || r->reads) && soon < next)
+            next = soon;
+        at = r->proposed_ms + ORDER_COMMIT_WAIT_MS;
+        if (r->leads && buf_len(&r->proposal) && !journal_busy(o->journal) && at < next)
+            next = at;
+    }
+    return next;
+}

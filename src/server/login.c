@@ -1,0 +1,308 @@
+/* login.c - who asks: tokens of connections and of HTTP requests.
+ *
+ *   AUTH, HELLO AUTH, Authorization --> what this node knows of group 0
+ *     it counts          --> its token's number, generation and rules go with each request
+ *     it does not        --> group 0 is asked once: this node may be behind; the request stays
+ * in its buffer meanwhile, and nothing behind it is taken it still does not  --> one same
+ * answer for every reason; from the eleventh in a minute of an address on, a second later
+ *
+ * A connection keeps the id and the generation that it logged in with and looks its token up
+ * for every request, so a change counts from the next request on. Connections of a token that
+ * does not count any more are closed when that is heard, and looked for once a second. */
+#include "auth/token.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "server/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { STRIKES = 10, STRIKES_MS = 60 * 1000, SLOW_MS = 1000, MS_PER_HOUR = 3600 * 1000 };
+static const uint64_t NS_PER_MS = 1000000;
+
+const char login_lost_text[] = "the cluster could not be asked whether the token counts";
+
+uint64_t login_wall_ms(void)
+{
+    return server_wall_ns() / NS_PER_MS;
+}
+
+bool login_who(const struct conn *c, uint64_t wall_ms, struct machine_token *ret)
+{
+    return c->login.known &&
+           engine_token(c->server->engine, slice_of(c->login.id, TOKEN_ID_BYTES),
+                        c->login.generation, wall_ms, ret);
+}
+
+void login_forget(struct conn *c)
+{
+    c->login = (struct login){0};
+}
+
+/* To the hour: an op at most for each hour and connection. */
+void login_used(struct conn *c, const struct machine_token *who, uint64_t wall_ms)
+{
+    uint64_t hour_ms = wall_ms - wall_ms % MS_PER_HOUR;
+    if (who->used_ms >= hour_ms || c->used_ms >= hour_ms || c->server->stopping)
+        return;
+    c->used_ms = hour_ms;
+    struct op op = {.kind = OP_TOKEN_USED,
+                    .name = slice_of(c->login.id, TOKEN_ID_BYTES),
+                    .wall_ms = hour_ms};
+    engine_submit(c->server->engine, &op, NULL);
+}
+
+/* --- failed ones --- */
+
+static struct strikes *strikes_of(struct conn *c)
+{
+    struct sockaddr_storage addr = {0};
+    int len = sizeof addr;
+    uint64_t sum = 0;
+    if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&addr, &len) == 0) {
+        if (addr.ss_family == AF_INET6)
+            sum = hash_bytes(&c->server->attach_key,
+                             &((struct sockaddr_in6 *)(void *)&addr)->sin6_addr,
+                             sizeof(struct in6_addr));
+        else
+            sum = hash_bytes(&c->server->attach_key,
+                             &((struct sockaddr_in *)(void *)&addr)->sin_addr,
+                             sizeof(struct in_addr));
+    }
+    struct strikes *at = &c->server->strikes[sum % LOGIN_STRIKES_MAX];
+    uint64_t now = uv_now(&c->server->loop);
+    if (at->address != sum || now - at->since_ms >= STRIKES_MS)
+        *at = (struct strikes){.address = sum, .since_ms = now};
+    return at;
+}
+
+/* It has failed. True: the answer has to wait. */
+static bool is_slowed(struct conn *c)
+{
+    struct strikes *at = strikes_of(c);
+    c->server->metrics.failed_logins++;
+    if (at->n++ < STRIKES)
+        return false;
+    c->slow_until_ms = uv_now(&c->server->loop) + SLOW_MS;
+    c->logging_in = true;
+    return true;
+}
+
+/* --- trying --- */
+
+static bool is_known_here(struct conn *c, struct op *op)
+{
+    struct login *login = &c->login;
+    *login = (struct login){0};
+    login->known = engine_login(c->server->engine, op, &login->generation);
+    if (login->known)
+        memcpy(login->id, op->name.data, TOKEN_ID_BYTES);
+    return login->known;
+}
+
+/* Group 0 has been asked; whatever it said, what this node knows is new enough now. */
+static void on_login(struct ask *ask, const struct event *ev)
+{
+    struct conn *c = list_item(ask, struct conn, login_ask);
+    c->logging_in = false;
+    c->login_asked = ev->kind != EVENT_FAILED || ev->err == BELAY_ERR_LOGIN;
+    c->login_lost = !c->login_asked;
+    conn_dirty(c);
+}
+
+static enum login_step fail(struct conn *c)
+{
+    bool counts = engine_closed(c->server->engine); /* else nobody has to */
+    if (counts && !c->login_slowed && is_slowed(c)) {
+        c->login_slowed = true;
+        return LOGIN_WAIT;
+    }
+    c->login_asked = c->login_slowed = false;
+    return LOGIN_NO;
+}
+
+enum login_step login_try(struct conn *c, struct slice id, struct slice secret)
+{
+    struct engine *e = c->server->engine;
+    unsigned char sum[TOKEN_SUM_BYTES];
+    struct slice whole_id, whole_secret;
+    if (id.len == 0 && token_read(secret, &whole_id, &whole_secret)) {
+        id = whole_id;
+        secret = whole_secret;
+    }
+    token_sum(secret, sum);
+    bool is_id = token_is_id(id); /* what is none is looked up like one that is not there */
+    struct op op = {.kind = OP_LOGIN,
+                    .name = is_id ? id : SLICE("0000000000000000"),
+                    .owner = slice_of((const char *)sum, sizeof sum),
+                    .wall_ms = login_wall_ms()};
+    if (is_known_here(c, &op)) {
+        c->login_asked = c->login_slowed = false;
+        return LOGIN_OK;
+    }
+    if (c->login_lost) {
+        c->login_lost = false;
+        return LOGIN_LOST;
+    }
+    if (!c->login_asked) {
+        c->logging_in = true;
+        c->login_ask = (struct ask){.answer = on_login};
+        engine_submit(e, &op, &c->login_ask);
+        if (c->logging_in)
+            return LOGIN_WAIT;
+        if (is_known_here(c, &op))
+            return LOGIN_OK;
+    }
+    return fail(c);
+}
+
+/* --- HTTP --- */
+
+static int base64_digit(char c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+static struct slice base64_read(struct slice text, struct arena *a)
+{
+    unsigned bits = 0, n_bits = 0;
+    char *out = arena_alloc(a, text.len + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < text.len && text.data[i] != '='; i++) {
+        int digit = base64_digit(text.data[i]);
+        if (digit < 0)
+            return SLICE("");
+        bits = bits << 6 | (unsigned)digit;
+        n_bits += 6;
+        if (n_bits >= 8) {
+            n_bits -= 8;
+            out[n++] = (char)(bits >> n_bits & 255);
+        }
+    }
+    return slice_of(out, n);
+}
+
+/* Basic: the id is the user and the secret the password; or the whole token is the password. */
+static enum login_step try_basic(struct conn *c, struct slice text)
+{
+    struct slice pair = base64_read(text, &c->server->request_arena);
+    const char *colon = pair.len ? memchr(pair.data, ':', pair.len) : NULL;
+    size_t n = colon ? (size_t)(colon - pair.data) : 0;
+    struct slice secret = colon ? slice_of(colon + 1, pair.len - n - 1) : SLICE("");
+    struct slice id, rest;
+    if (token_read(secret, &id, &rest))
+        return login_try(c, SLICE(""), secret);
+    return login_try(c, slice_of(pair.data, n), secret);
+}
+
+enum login_step login_http(struct conn *c, const struct request *req)
+{
+    struct slice text = req->authorization;
+    login_forget(c); /* each request says who it is */
+    if (text.len == 0)
+        return LOGIN_OK;
+    const char *space = memchr(text.data, ' ', text.len);
+    size_t n = space ? (size_t)(space - text.data) : text.len;
+    struct slice scheme = slice_of(text.data, n);
+    struct slice rest = space ? slice_of(space + 1, text.len - n - 1) : SLICE("");
+    while (rest.len && rest.data[0] == ' ')
+        rest = slice_of(rest.data + 1, rest.len - 1);
+    if (slice_eq_nocase(scheme, SLICE("Basic")))
+        return try_basic(c, rest);
+    return login_try(c, SLICE(""), slice_eq_nocase(scheme, SLICE("Bearer")) ? rest : SLICE(""));
+}
+
+/* --- the way back --- */
+
+static void reset_path(const struct server *s, struct buf *out)
+{
+    buf_printf(out, "%s/" LOGIN_RESET_FILE, s->config->cluster.data);
+}
+
+static void on_reset(struct ask *ask, const struct event *ev)
+{
+    struct server *s = list_item(ask, struct server, reset_ask);
+    struct buf path = {0};
+    if (ev->kind != EVENT_AUTH_RESET)
+        return; /* in a second again */
+    reset_path(s, &path);
+    if (unlink(buf_cstr(&path)) != 0)
+        log_error("login.reset", "path=%s error=%s", buf_cstr(&path), strerror(errno));
+    s->reset_wanted = false;
+    log_warn("login.reset", "text=\"nobody has to log in, until belay auth init\"");
+    buf_done(&path);
+}
+
+void login_start(struct server *s)
+{
+    struct buf path = {0};
+    if (!s->config->cluster.data)
+        return;
+    reset_path(s, &path);
+    s->reset_wanted = access(buf_cstr(&path), F_OK) == 0;
+    buf_done(&path);
+}
+
+void login_reset(struct server *s)
+{
+    const char *word;
+    if (!s->reset_wanted || s->reset_ask.id || s->stopping || server_not_ready(s, &word))
+        return;
+    struct op op = {.kind = OP_AUTH_RESET};
+    s->reset_ask.answer = on_reset;
+    engine_submit(s->engine, &op, &s->reset_ask);
+}
+
+/* --- looking after them --- */
+
+void login_cancel(struct conn *c)
+{
+    if (c->login_ask.id)
+        engine_cancel(c->server->engine, &c->login_ask);
+    c->logging_in = false;
+}
+
+/* Who ends its own token is told so before its connection goes. */
+static bool awaits_own_end(const struct conn *c)
+{
+    for (const struct pending_reply *p = c->head; p; p = p->next)
+        if (p->manner.op >= OP_ACCOUNT_DELETE && p->manner.op <= OP_TOKEN_REVOKE)
+            return true;
+    return false;
+}
+
+void login_look(struct server *s)
+{
+    uint64_t now = uv_now(&s->loop), wall_ms = login_wall_ms();
+    struct machine_token who;
+    s->logins_changed = false;
+    list_each_safe(it, &s->conns)
+    {
+        struct conn *c = list_item(it, struct conn, all);
+        if (c->slow_until_ms && c->slow_until_ms <= now) {
+            c->slow_until_ms = 0;
+            c->logging_in = false;
+            conn_dirty(c);
+        }
+        if (c->login.known && !c->closed && !login_who(c, wall_ms, &who) &&
+            !awaits_own_end(c)) {
+            c->doomed = true;
+            conn_dirty(c);
+        }
+    }
+}
+
+void login_news(struct server *s, const struct event *ev)
+{
+    if (ev->kind == EVENT_TOKEN_REVOKED || ev->kind == EVENT_TOKEN_ROTATED ||
+        ev->kind == EVENT_ACCOUNT_DELETED)
+        s->logins_changed = true;
+}

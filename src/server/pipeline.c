@@ -1,0 +1,647 @@
+/* request.c - requests in, answers out, in order.
+ *
+ * Every request that needs the engine is a `struct pending_reply` from a free list. In the
+ * memory engine nearly all are answered before engine_submit() returns: then the reply goes
+ * straight into c->out. One that waits holds back the replies behind it, not their execution.
+ */
+#include "base/mem.h"
+#include "base/tally.h"
+#include "command/answer.h"
+#include "proto/http.h"
+#include "proto/resp.h"
+#include "server/state.h"
+
+#include <math.h>
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <time.h>
+
+uint64_t server_wall_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
+}
+
+/* --- pendings --- */
+
+/* How a request that comes now is answered, whatever is agreed before its answer is there. */
+static struct reply_form form_now(const struct conn *c, bool close)
+{
+    return (struct reply_form){.resp = c->resp, .close = close, .bare = c->bare};
+}
+
+static struct pending_reply *pending_new(struct conn *c, struct manner manner, bool close)
+{
+    struct server *s = c->server;
+    struct pending_reply *p = s->free_pendings;
+    if (p)
+        s->free_pendings = p->next;
+    else
+        p = mem_alloc(sizeof *p);
+    *p = (struct pending_reply){.conn = c, .manner = manner, .form = form_now(c, close)};
+    return p;
+}
+
+static void pending_free(struct pending_reply *p)
+{
+    struct server *s = p->conn->server;
+    if (p->expected)
+        conn_expect(p->conn, p->expected, 0);
+    buf_done(&p->held);
+    if (p->secret)
+        OPENSSL_cleanse(p->secret, TOKEN_TEXT_BYTES);
+    free(p->secret);
+    p->next = s->free_pendings;
+    s->free_pendings = p;
+}
+
+static void enqueue(struct conn *c, struct pending_reply *p)
+{
+    p->next = NULL;
+    if (c->tail)
+        c->tail->next = p;
+    else
+        c->head = p;
+    c->tail = p;
+    c->pending_n++;
+}
+
+static void dequeue(struct conn *c)
+{
+    struct pending_reply *p = c->head;
+    c->head = p->next;
+    if (!c->head)
+        c->tail = NULL;
+    c->pending_n--;
+}
+
+static void write_reply(const struct conn *c, struct buf *out, const struct reply *r,
+                        struct reply_form form)
+{
+    if (c->doomed)
+        return; /* it gets nothing any more */
+    if (c->door == DOOR_HTTP && form.bare)
+        http_write_head(out, r, !form.close);
+    else if (c->door == DOOR_HTTP)
+        http_write(out, r, !form.close);
+    else
+        resp_write(out, r, form.resp);
+}
+
+/* Replies that were ready behind the one that has just gone. */
+static void emit_ready(struct conn *c)
+{
+    while (c->head && c->head->state == PENDING_ANSWERED) {
+        struct pending_reply *p = c->head;
+        buf_put_slice(&c->out, buf_slice(&p->held));
+        c->held_bytes -= buf_len(&p->held);
+        dequeue(c);
+        pending_free(p);
+    }
+}
+
+static void hold_back(struct conn *c, struct pending_reply *p, const struct reply *r)
+{
+    write_reply(c, &p->held, r, p->form);
+    c->held_bytes += buf_len(&p->held);
+    p->state = PENDING_ANSWERED;
+    conn_report(c);
+}
+
+static void count(struct server *s, unsigned command, enum outcome outcome)
+{
+    s->metrics.requests[command][outcome]++;
+}
+
+static enum outcome reply_outcome(const struct reply *r)
+{
+    return r->kind == REPLY_ERROR || r->status >= 400 ? OUTCOME_ERROR : OUTCOME_OK;
+}
+
+void pipeline_reply(struct conn *c, const struct reply *r, bool close)
+{
+    struct server *s = c->server;
+    if (s->acting)
+        count(s, s->call.manner.command, reply_outcome(r));
+    s->acting = false;
+    if (c->head) {
+        struct pending_reply *p = pending_new(c, (struct manner){0}, close);
+        hold_back(c, p, r);
+        enqueue(c, p);
+    } else {
+        conn_use_out(c);
+        write_reply(c, &c->out, r, form_now(c, close));
+        conn_report(c);
+    }
+    conn_dirty(c);
+}
+
+void pipeline_fail(struct conn *c, enum belay_err err, int http_status, const char *what)
+{
+    struct server *s = c->server;
+    arena_reset(&s->reply_arena);
+    struct reply *r = reply_error(&s->reply_arena, err, "%s", what);
+    r->status = http_status;
+    c->bare = false;
+    pipeline_reply(c, r, true);
+    c->unheard = true;
+    conn_finish(c);
+}
+
+/* --- answers --- */
+
+/* The outcome of a wait that was told "queued": a push, whenever it comes. */
+static void push_late(struct pending_reply *p, const struct event *ev)
+{
+    struct conn *c = p->conn;
+    struct pending_reply **at = &c->late;
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    c->late_n--;
+    struct event told = *ev;
+    told.ticket = p->ticket; /* a failure does not know it */
+    conn_use_out(c);
+    resp_write(&c->out, answer_push(&told, &c->server->reply_arena), c->resp);
+    pending_free(p);
+}
+
+/* It has its "queued" and stays for the outcome; `p` is the head of the queue, or its reply is
+ * held back: then a stand-in takes its place there. */
+static void make_late(struct pending_reply *p)
+{
+    struct conn *c = p->conn;
+    if (p->state == PENDING_ANSWERED) {
+        struct pending_reply *stand_in = pending_new(c, p->manner, p->form.close);
+        stand_in->held = p->held;
+        stand_in->state = PENDING_ANSWERED;
+        stand_in->next = p->next;
+        p->held = (struct buf){0};
+        struct pending_reply *before = c->head;
+        while (before->next != p)
+            before = before->next;
+        before->next = stand_in;
+        if (c->tail == p)
+            c->tail = stand_in;
+    }
+    p->state = PENDING_LATE;
+    p->next = c->late;
+    c->late = p;
+    c->late_n++;
+}
+
+static const struct reply *reply_to(const struct pending_reply *p, const struct event *ev)
+{
+    struct server *s = p->conn->server;
+    struct arena *a = &s->reply_arena;
+    bool glock = p->manner.form == FORM_GLOCK_ACQUIRE;
+    if (ev->kind == EVENT_TXN)
+        return answer_txn(ev, server_standing(s), a);
+    if (p->secret && (ev->kind == EVENT_TOKEN_CREATED || ev->kind == EVENT_TOKEN_ROTATED))
+        return answer_account(ev, p->manner, slice_of(p->secret, TOKEN_TEXT_BYTES), a);
+    return answer_event(ev, p->manner, glock ? server_wall_ns() : 0, a);
+}
+
+static void on_answer(struct ask *ask, const struct event *ev)
+{
+    struct pending_reply *p = (struct pending_reply *)ask;
+    struct conn *c = p->conn;
+    struct server *s = c->server;
+    bool stays = p->ask.stay && ev->kind == EVENT_QUEUED;
+    arena_reset(&s->reply_arena);
+    conn_dirty(c);
+    c->sent_away = ev->kind == EVENT_FAILED && ev->err == BELAY_ERR_UNAVAILABLE;
+    if (stays)
+        p->ticket = ev->ticket;
+    if (ev->kind == EVENT_GRANTED && ev->ticket) { /* it stood in line */
+        c->handovers++;
+        if (c->handover_ns == 0)
+            c->handover_ns = s->turn_ns ? s->turn_ns : uv_hrtime();
+    }
+    if (p->state == PENDING_LATE) {
+        push_late(p, ev);
+        return;
+    }
+    count(s, p->manner.command, answer_outcome(ev));
+    if (p->manner.op == OP_SESSION_ATTACH && ev->kind == EVENT_SESSION_KEPT)
+        attach_add(c, ev);
+    const struct reply *r = reply_to(p, ev);
+    if (c->head != p) {
+        hold_back(c, p, r);
+        if (stays)
+            make_late(p);
+        return;
+    }
+    conn_use_out(c);
+    write_reply(c, &c->out, r, p->form);
+    dequeue(c);
+    if (stays)
+        make_late(p);
+    else
+        pending_free(p);
+    emit_ready(c);
+    conn_report(c);
+}
+
+struct pending_reply *pipeline_defer(struct conn *c, const struct call *call, bool close,
+                                     void (*forget)(struct pending_reply *p))
+{
+    struct pending_reply *p = pending_new(c, call->manner, close);
+    p->forget = forget;
+    c->server->acting = false;
+    enqueue(c, p);
+    return p;
+}
+
+void pipeline_answer(struct pending_reply *p, const struct reply *r)
+{
+    struct conn *c = p->conn;
+    count(c->server, p->manner.command, reply_outcome(r));
+    conn_dirty(c);
+    if (c->head != p) {
+        hold_back(c, p, r);
+        return;
+    }
+    conn_use_out(c);
+    write_reply(c, &c->out, r, p->form);
+    dequeue(c);
+    pending_free(p);
+    emit_ready(c);
+    conn_report(c);
+}
+
+/* It asks no more: it is gone, or it was told to go elsewhere. */
+static void call_off(struct pending_reply *p)
+{
+    struct engine *e = p->conn->server->engine;
+    if (p->forget)
+        p->forget(p);
+    else if (conn_may_return(p->conn))
+        engine_leave(e, &p->ask);
+    else
+        engine_cancel(e, &p->ask);
+}
+
+void pipeline_cancel_late(struct conn *c)
+{
+    struct pending_reply *p;
+    while ((p = c->late) != NULL) {
+        c->late = p->next;
+        call_off(p);
+        pending_free(p);
+    }
+    c->late_n = 0;
+}
+
+void pipeline_cancel_all(struct conn *c)
+{
+    struct pending_reply *p;
+    bool gap = false; /* what stands behind a reply that never comes would be taken for it */
+    for (p = c->head; p; p = p->next) {
+        if (p->state == PENDING_ASKED) {
+            gap = true;
+            call_off(p);
+            p->state = PENDING_ANSWERED;
+        } else if (gap) {
+            c->held_bytes -= buf_len(&p->held);
+            buf_clear(&p->held);
+        }
+    }
+    conn_use_out(c);
+    emit_ready(c);
+    pipeline_cancel_late(c);
+}
+
+static struct pending_reply *next_waiting(const struct conn *c)
+{
+    for (struct pending_reply *p = c->head; p; p = p->next)
+        if (p->state == PENDING_ASKED && !p->forget && !p->ended)
+            return p;
+    return NULL;
+}
+
+void pipeline_end_waits(struct conn *c)
+{
+    struct pending_reply *p;
+    while ((p = next_waiting(c)) != NULL) { /* it may be answered, and freed, at once */
+        p->ended = true;
+        engine_end_wait(c->server->engine, &p->ask);
+    }
+    pipeline_cancel_late(c);
+}
+
+static const char stopping_text[] = "this node is stopping; ask another one";
+
+void pipeline_dismiss_all(struct conn *c)
+{
+    struct server *s = c->server;
+    struct event stop = {
+        .kind = EVENT_FAILED, .err = BELAY_ERR_UNAVAILABLE, .text = SLICE(stopping_text)};
+    for (struct pending_reply *p = c->head; p; p = p->next) {
+        if (p->state != PENDING_ASKED)
+            continue;
+        call_off(p);
+        count(s, p->manner.command, OUTCOME_ERROR);
+        arena_reset(&s->reply_arena);
+        hold_back(c, p, reply_error(&s->reply_arena, stop.err, "%s", stopping_text));
+    }
+    conn_use_out(c);
+    emit_ready(c);
+    while (c->late) {
+        call_off(c->late);
+        arena_reset(&s->reply_arena);
+        push_late(c->late, &stop);
+    }
+}
+
+/* --- requests --- */
+
+/* What must be known of the connection before the op goes off; false: refused. */
+static bool prepare(struct conn *c, const struct call *call, struct pending_reply *p)
+{
+    struct server *s = c->server;
+    const char *limit = NULL;
+    if (call->op.flags & OP_NOBLOCK && c->door == DOOR_RESP && c->resp == 3) {
+        p->ask.stay = true;
+        if (c->late_n >= CONN_LATE_MAX)
+            limit = "too many waits with NOBLOCK on this connection";
+    }
+    if (call->op.kind == OP_SESSION_ATTACH && c->sessions_n >= CONN_SESSIONS_MAX)
+        limit = "too many sessions on this connection";
+    if (!limit)
+        return true;
+    pipeline_reply(c, reply_error(&s->request_arena, BELAY_ERR_LIMIT, "%s", limit),
+                   p->form.close);
+    count(s, call->manner.command, OUTCOME_ERROR);
+    pending_free(p);
+    return false;
+}
+
+struct answer_standing server_standing(struct server *s)
+{
+    uint64_t now = uv_now(&s->loop);
+    trust_advance(&s->trust, now);
+    /* three places say enough, and are written faster */
+    return (struct answer_standing){.uptime_s = (now - s->metrics.started_ms) / 1000,
+                                    .trust = round(s->trust.level * 1000) / 1000,
+                                    .norm = round(s->trust.norm * 1000) / 1000};
+}
+
+static bool is_page(enum op_kind op)
+{
+    return op == OP_LIST || op == OP_SESSION_LIST || op == OP_NAMESPACE_LIST ||
+           op == OP_TABLE_LIST || op == OP_TABLE_SHOW;
+}
+
+/* A page is long: room is kept for it before it is there. */
+static void expect_page(struct pending_reply *p, enum op_kind op)
+{
+    if (!is_page(op))
+        return;
+    p->expected = LIMIT_LIST_BYTES;
+    conn_expect(p->conn, 0, p->expected);
+}
+
+/* NULL: there is memory for it. */
+static const char *no_room(const struct server *s, const struct call *call)
+{
+    const struct budget *b = &s->budget;
+    bool is_long = call->kind == CALL_OP && (is_page(call->op.kind) || call->op.kind == OP_TXN);
+    if (budget_is_full(b, BUDGET_STATE) && budget_is_growth(call))
+        return "this server has no memory left for new things (--max-memory)";
+    size_t unread = budget_used(b, BUDGET_OUTPUT) + s->expected;
+    if (is_long && (unread >= budget_share(b, BUDGET_OUTPUT) || tally_is_short()))
+        return "too many answers wait to be read (--max-memory)";
+    return NULL;
+}
+
+/* False: there is no memory for it, and it has been answered. */
+static bool has_room(struct conn *c, const struct call *call, bool close)
+{
+    struct server *s = c->server;
+    const char *why = no_room(s, call);
+    if (!why)
+        return true;
+    s->metrics.refused_overloaded++;
+    count(s, call->manner.command, OUTCOME_ERROR);
+    pipeline_reply(c, reply_error(&s->request_arena, BELAY_ERR_OVERLOADED, "%s", why), close);
+    return false;
+}
+
+/* The contract of a transaction: false when this node cannot promise what it asks for. It has
+ * been answered then, and nothing has changed; but the call counts. */
+static bool keeps_contract(struct conn *c, const struct call *call, bool close)
+{
+    struct server *s = c->server;
+    if (call->op.kind != OP_TXN && call->op.kind != OP_SESSION_CLOSE)
+        return true;
+    struct answer_standing standing = server_standing(s);
+    trust_count(&s->trust, uv_now(&s->loop));
+    if (call->op.kind != OP_TXN ||
+        (call->min_uptime_s <= standing.uptime_s && call->min_trust <= standing.trust))
+        return true;
+    struct event denied = {.kind = EVENT_TXN, .status = TXN_ERROR, .cause = CAUSE_REQUIREMENTS};
+    count(s, call->manner.command, OUTCOME_REFUSED);
+    pipeline_reply(c, answer_txn(&denied, standing, &s->request_arena), close);
+    return false;
+}
+
+void pipeline_submit(struct conn *c, struct call *call, bool close)
+{
+    struct server *s = c->server;
+    if (s->stopping) {
+        pipeline_reply(
+            c, reply_error(&s->request_arena, BELAY_ERR_UNAVAILABLE, "%s", stopping_text),
+            close);
+        count(s, call->manner.command, OUTCOME_ERROR);
+        return;
+    }
+    if (!keeps_contract(c, call, close))
+        return;
+    struct pending_reply *p = pending_new(c, call->manner, close);
+    p->ask.answer = on_answer;
+    if (call->secret.len == TOKEN_TEXT_BYTES)
+        p->secret = mem_dup(call->secret.data, call->secret.len);
+    if (!prepare(c, call, p))
+        return;
+    expect_page(p, call->op.kind);
+    enqueue(c, p);
+    engine_submit(s->engine, &call->op, &p->ask);
+    if (c->half_closed)
+        pipeline_end_waits(c);
+}
+
+/* Runs the request that was taken. False: it waits for its login, and is taken again. */
+static bool run(struct conn *c, bool close)
+{
+    struct server *s = c->server;
+    struct call *call = &s->call;
+    struct machine_token who;
+    struct context context = {.account = SLICE("default"),
+                              .ns = c->ns ? slice_of(c->ns, c->ns_len) : SLICE("default"),
+                              .resp = c->door == DOOR_HTTP ? 0 : c->resp,
+                              .target = c->target,
+                              .scripts = s->scripts,
+                              .closed = engine_closed(s->engine),
+                              .wall_ms = login_wall_ms()};
+    if (context.closed) {
+        if (login_who(c, context.wall_ms, &who)) {
+            context.who = &who;
+            context.account = who.account = arena_copy(&s->request_arena, who.account);
+            who.rules = arena_copy(&s->request_arena, who.rules);
+            context.generation = c->login.generation;
+            login_used(c, &who, context.wall_ms);
+        }
+    }
+    command_read(&s->request, &context, &s->request_arena, call);
+    if (call->kind != CALL_REPLY && !has_room(c, call, close))
+        return true;
+    switch (call->kind) {
+    case CALL_OP:
+        pipeline_submit(c, call, close);
+        break;
+    case CALL_REPLY:
+        count(s, call->command ? call->manner.command : COMMAND_COUNT_ALL,
+              reply_outcome(call->reply));
+        pipeline_reply(c, call->reply, close);
+        break;
+    case CALL_ACTION:
+        s->acting = true; /* it is counted by what it answers */
+        action_run(c, call, close);
+        if (s->acting && c->logging_in) {
+            s->acting = false;
+            return false;
+        }
+        if (s->acting)
+            count(s, call->manner.command, OUTCOME_OK); /* a stream begins */
+        s->acting = false;
+        break;
+    }
+    return true;
+}
+
+static size_t take_resp(struct conn *c, struct slice in)
+{
+    struct server *s = c->server;
+    const char *why = NULL;
+    size_t used = 0;
+    enum resp_step step = resp_next(in, &s->request_arena, &s->request, &used, &why);
+    switch (step) {
+    case RESP_DONE:
+        return s->request.verb.len == 0 || run(c, false) ? used : 0;
+    case RESP_BAD:
+    case RESP_TOO_BIG:
+        count(s, COMMAND_COUNT_ALL, OUTCOME_ERROR);
+        pipeline_fail(c, step == RESP_BAD ? BELAY_ERR_SYNTAX : BELAY_ERR_TOO_BIG, 0, why);
+        return in.len;
+    case RESP_MORE:
+        break;
+    }
+    return 0;
+}
+
+/* HEAD is GET without the body; but a stream is nothing without it. */
+static void take_head(struct conn *c, struct request *req)
+{
+    struct slice stream = SLICE("/events");
+    bool streams =
+        req->path.len >= stream.len &&
+        slice_eq(slice_of(req->path.data + req->path.len - stream.len, stream.len), stream);
+    c->bare = slice_eq(req->verb, SLICE("HEAD"));
+    if (c->bare && !streams)
+        req->verb = SLICE("GET");
+}
+
+/* Who is it? False: it has been refused, or is taken again later. */
+static bool take_login(struct conn *c, bool close)
+{
+    struct server *s = c->server;
+    struct arena *a = &s->request_arena;
+    switch (login_http(c, &s->request)) {
+    case LOGIN_OK:
+    case LOGIN_NO: /* what needs no token is answered all the same */
+        return true;
+    case LOGIN_LOST:
+        pipeline_reply(c, reply_error(a, BELAY_ERR_UNAVAILABLE, "%s", login_lost_text), close);
+        return false;
+    case LOGIN_WAIT:
+        break;
+    }
+    return false;
+}
+
+/* False: it waits for its login, and is taken again. */
+static bool run_http(struct conn *c)
+{
+    struct server *s = c->server;
+    take_head(c, &s->request);
+    bool close = !s->request.keep_alive || s->stopping;
+    const char *why = access_http(s, &s->request);
+    bool known = why || take_login(c, close);
+    if (c->logging_in)
+        return false;
+    c->continued = c->continue_due = false;
+    if (close)
+        c->closing_in = true;
+    if (why) {
+        s->metrics.refused_guard++;
+        count(s, COMMAND_COUNT_ALL, OUTCOME_ERROR);
+        pipeline_reply(c, reply_error(&s->request_arena, BELAY_ERR_DENIED, "%s", why), close);
+    } else if (known) {
+        (void)run(c, close);
+    }
+    return true;
+}
+
+static size_t take_http(struct conn *c, struct slice in)
+{
+    struct server *s = c->server;
+    struct http_error bad = {0};
+    size_t used = 0;
+    switch (http_next(in, &s->request_arena, &s->request, &used, &bad)) {
+    case HTTP_DONE:
+        return run_http(c) ? used : 0;
+    case HTTP_BAD:
+        count(s, COMMAND_COUNT_ALL, OUTCOME_ERROR);
+        c->bare = false;
+        pipeline_reply(c, http_error_reply(&s->request_arena, &bad), true);
+        c->unheard = true;
+        conn_finish(c);
+        return in.len;
+    case HTTP_CONTINUE:
+        if (!c->continued) {
+            c->continued = c->continue_due = true;
+            conn_dirty(c);
+        }
+        return 0;
+    case HTTP_MORE:
+        break;
+    }
+    return 0;
+}
+
+size_t pipeline_feed(struct conn *c, struct slice in)
+{
+    size_t used = 0;
+    uint64_t until = uv_hrtime() + CONN_SLICE_US * UINT64_C(1000);
+    while (used < in.len && conn_may_take(c)) {
+        struct slice left = slice_of(in.data + used, in.len - used);
+        if (c->door == DOOR_SNIFF) {
+            enum http_step step = http_sniff(left);
+            if (step == HTTP_MORE)
+                break;
+            c->door = step == HTTP_DONE ? DOOR_HTTP : DOOR_RESP;
+        }
+        arena_reset(&c->server->request_arena);
+        size_t n = c->door == DOOR_RESP ? take_resp(c, left) : take_http(c, left);
+        if (n == 0)
+            break;
+        used += n;
+        if (used < in.len && !c->closing_in && uv_hrtime() >= until) {
+            conn_yield(c);
+            break;
+        }
+    }
+    return c->closing_in ? in.len : used;
+}

@@ -1,0 +1,71 @@
+/* tls.h - TLS between memory buffers: who it is, and bytes that nobody else can read.
+ *
+ *   socket --tls_feed()--> tls --tls_read()--> plain bytes
+ *   socket <--tls_drain()-- tls <--tls_write()-- plain bytes
+ *
+ * Nothing here knows a socket. One thread. A context holds what three files say: the
+ * certificates that are believed, and the own certificate with its key. A connection keeps the
+ * context that it began with: reloading ends none. Buffers hold what was fed or written since
+ * they were last emptied; the caller empties them after each call, and so they are bounded by
+ * what it reads at a time. */
+#ifndef BELAY_TLS_TLS_H
+#define BELAY_TLS_TLS_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/slice.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    TLS_PROBLEM_MAX = 256,
+    TLS_WARN_DAYS = 30, /* before a certificate ends this is said */
+};
+
+struct tls_files {
+    const char *ca, *cert, *key; /* PEM */
+};
+
+enum tls_use {
+    TLS_NODES,   /* 1.3; both sides prove that they are nodes */
+    TLS_CLIENTS, /* 1.2 or 1.3; the server proves itself, a client may */
+};
+
+struct tls_context;
+struct tls;
+
+/* BELAY_ERR_SYNTAX: a file is missing, is no PEM, does not fit the others, or is not of this
+ * use; tls_context_problem() says which and why. */
+BELAY_MUST_CHECK enum belay_err tls_context_open(const struct tls_files *files,
+                                                 enum tls_use use, struct tls_context **ret);
+/* Reads the files again. When something is wrong with them what was there stays in use. */
+BELAY_MUST_CHECK enum belay_err tls_context_reload(struct tls_context *c);
+const char *tls_context_problem(void);
+/* Seconds until the own certificate or that of its CA ends; negative: it has. */
+int64_t tls_context_expires_s(const struct tls_context *c);
+void tls_context_close(struct tls_context *c); /* NULL is allowed */
+
+enum tls_state {
+    TLS_SHAKING, /* hands, that is: nothing is proven yet */
+    TLS_OPEN,
+    TLS_CLOSED, /* the other side has said that it ends */
+    TLS_FAILED, /* tls_problem() says why */
+};
+
+/* As the side that was called, or as the one that calls. */
+struct tls *tls_open(const struct tls_context *c, bool was_called);
+void tls_close(struct tls *t); /* NULL is allowed */
+enum tls_state tls_state(const struct tls *t);
+const char *tls_problem(const struct tls *t); /* in plain words */
+
+/* What has come from the socket; what it holds for the program is appended to `plain`. There
+ * may be something to drain afterwards, also after a failure. */
+enum tls_state tls_feed(struct tls *t, struct slice bytes, struct buf *plain);
+/* Only when it is open. */
+enum tls_state tls_write(struct tls *t, struct slice plain);
+void tls_drain(struct tls *t, struct buf *out); /* what is to be sent is appended */
+
+/* Open: the other side's certificate carries exactly this DNS name. */
+bool tls_is(const struct tls *t, const char *name);
+#endif

@@ -1,0 +1,527 @@
+/* libbelay while something waits, and around the end of a lease: what it hears late, in another
+ * order, from another server or after a stop. What it must never do is believe in a lock that
+ * somebody else may have, or forget one that is its own. */
+#include "belay.h"
+#include "belay_txn.h"
+#include "client/client.h"
+#include "fake_server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+static struct fake_server server, other;
+
+static int start(void **state)
+{
+    (void)state;
+    fake_start(&server);
+    fake_start(&other);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    fake_stop(&server);
+    fake_stop(&other);
+    return 0;
+}
+
+#define RULES(...) ((const struct fake_rule[]){__VA_ARGS__, {0}})
+#define SAYS(words, text)                                                                      \
+    {                                                                                          \
+        .verb = (words), .reply = (text)                                                       \
+    }
+#define SAYS_AFTER(ms, words, text)                                                            \
+    {                                                                                          \
+        .verb = (words), .reply = (text), .after_ms = (ms)                                     \
+    }
+#define SESSION_S1 SAYS("SESSION OPEN", "$2\r\ns1\r\n"), SAYS("SESSION ATTACH", "+OK\r\n")
+
+static const char granted_5[] = "*4\r\n$7\r\ngranted\r\n:5\r\n:600\r\n$0\r\n\r\n";
+static const char queued_7[] = "*3\r\n$6\r\nqueued\r\n:7\r\n:1\r\n";
+static const char push_8[] =
+    ">6\r\n$7\r\ngranted\r\n$1\r\nn\r\n:8\r\n:7\r\n:600\r\n$2\r\nhi\r\n";
+static const char txn_ok[] = "*7\r\n$2\r\nok\r\n$0\r\n\r\n$0\r\n\r\n:1\r\n:1\r\n:1\r\n*0\r\n";
+
+static struct belay *open_handle(const char *addrs)
+{
+    struct belay *b = NULL;
+    struct belay_options o = {.addrs = addrs, .timeout_ms = 3000, .connect_ms = 2000};
+    assert_int_equal(belay_open(&o, &b), BELAY_E_OK);
+    return b;
+}
+
+static struct belay *open_both(void)
+{
+    char list[80];
+    snprintf(list, sizeof list, "%s,%s", server.addr, other.addr);
+    return open_handle(list);
+}
+
+/* What a handle told. */
+struct told {
+    int grants, err, losts, session_losts, why, news, gaps;
+    uint64_t fence;
+};
+
+static void on_grant(struct belay *b, int err, const struct belay_grant *g, void *arg)
+{
+    struct told *t = arg;
+    (void)b;
+    t->grants++;
+    t->err = err;
+    t->fence = g->status == BELAY_GRANTED ? g->fence : 0;
+}
+
+static void on_lost(struct belay *b, const struct belay_lost *lost, void *arg)
+{
+    struct told *t = arg;
+    (void)b;
+    t->why = lost->why;
+    t->losts += lost->name != NULL;
+    t->session_losts += lost->name == NULL;
+}
+
+static void on_news(struct belay *b, int err, const struct belay_reply *event, void *arg)
+{
+    struct told *t = arg;
+    (void)b;
+    (void)event;
+    t->news += err == BELAY_E_OK;
+    t->gaps += err == BELAY_E_GONE;
+}
+
+/* Until *what is not 0, or the time is over. */
+static bool until(struct belay *b, const int *what, int64_t ms)
+{
+    int64_t end = client_now_ms() + ms;
+    while (!*what && client_now_ms() < end) {
+        int ignored = belay_poll(b, 20);
+        (void)ignored;
+    }
+    return *what != 0;
+}
+
+static void for_ms(struct belay *b, int64_t ms)
+{
+    int never = 0;
+    assert_false(until(b, &never, ms));
+}
+
+static void nap(int64_t ms) /* as if the process were stopped: nothing is dispatched */
+{
+    poll(NULL, 0, (int)ms);
+}
+
+/* ---- order ----------------------------------------------------------------------------- */
+
+/* Behind a request that waits, the grant comes before the "queued" that is held back. */
+static void a_push_before_its_queued_is_not_forgotten(void **state)
+{
+    struct told t = {0};
+    struct belay_bytes slow = {"SLOW", 4};
+    struct belay_acquire want = {.name = "n", .owner = "o", .wait_ms = 5000};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    fake_set(&server, RULES(SAYS("SLOW", ""), SAYS("ACQUIRE", "")));
+    assert_int_equal(belay_send(b, &slow, 1, NULL, NULL), BELAY_E_OK);
+    assert_int_equal(belay_acquire_send(b, &want, on_grant, &t), BELAY_E_OK);
+    while (fake_count(&server, "ACQUIRE") == 0)
+        for_ms(b, 10);
+    fake_send(&server, ">6\r\n$7\r\ngranted\r\n$1\r\nx\r\n:9\r\n:6\r\n:1\r\n$0\r\n\r\n");
+    fake_send(&server, push_8);
+    for_ms(b, 50);
+    assert_int_equal(t.grants, 0);
+    fake_send(&server, "+OK\r\n");
+    fake_send(&server, queued_7);
+    assert_true(until(b, &t.grants, 3000));
+    assert_int_equal(t.err, BELAY_E_OK);
+    assert_int_equal(t.fence, 8);
+    assert_null(b->early);
+    belay_close(b);
+}
+
+/* ---- a transaction that waits ---------------------------------------------------------- */
+
+static void a_waiting_transaction_does_not_end_its_session(void **state)
+{
+    struct told t = {0};
+    struct belay_txn_result r;
+    struct belay_grant g;
+    struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = 600, .keep = true};
+    struct belay_txn txn = {.wait_ms = 2000};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    belay_on_lost(b, 0, on_lost, &t);
+    fake_set(&server,
+             RULES(SESSION_S1, SAYS("SESSION KEEPALIVE", ":1\r\n"), SAYS("RENEW", ":600\r\n"),
+                   SAYS("ACQUIRE", granted_5), SAYS_AFTER(1500, "TXN", txn_ok)));
+    assert_int_equal(belay_session_open(b, 600, 0, NULL), BELAY_E_OK);
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    assert_int_equal(belay_txn(b, &txn, &r), BELAY_E_OK);
+    assert_int_equal(r.status, BELAY_TXN_OK);
+    assert_int_equal(t.losts + t.session_losts, 0);
+    assert_string_equal(belay_session_id(b), "s1");
+    assert_true(belay_held(b, "n", 5));
+    assert_true(fake_count(&server, "SESSION KEEPALIVE") >= 4);
+    assert_true(fake_count(&server, "RENEW n 5") >= 4);
+    assert_int_equal(fake_count(&server, "TXN"), 1); /* and it kept its connection */
+    for_ms(b, 50);
+    assert_null(b->pulse); /* the second one is gone with the need for it */
+    belay_close(b);
+}
+
+static void a_server_that_vanishes_under_a_transaction_is_left(void **state)
+{
+    struct told t = {0};
+    struct belay_txn_result r;
+    struct belay_txn txn = {.wait_ms = 20000};
+    struct belay *b = open_both();
+    char here[FAKE_WORD * 4], there[FAKE_WORD * 4];
+    (void)state;
+    belay_on_lost(b, 0, on_lost, &t);
+    fake_set(&server, RULES(SESSION_S1, SAYS_AFTER(60000, "TXN", ""),
+                            SAYS_AFTER(60000, "SESSION KEEPALIVE", "")));
+    fake_set(&other,
+             RULES(SESSION_S1, SAYS("SESSION KEEPALIVE", ":1\r\n"), SAYS("TXN", txn_ok)));
+    assert_int_equal(belay_session_open(b, 1500, 0, NULL), BELAY_E_OK);
+    assert_int_equal(belay_txn(b, &txn, &r), BELAY_E_OK);
+    assert_int_equal(r.status, BELAY_TXN_OK);
+    assert_int_equal(t.session_losts, 0);
+    assert_string_equal(fake_seen(&server, "TXN", here), fake_seen(&other, "TXN", there));
+    belay_close(b);
+}
+
+/* ---- silence --------------------------------------------------------------------------- */
+
+static void who_waits_or_watches_leaves_a_silent_server(void **state)
+{
+    struct told w = {0}, t = {0};
+    struct belay_acquire want = {.name = "n", .owner = "o", .wait_ms = 60000};
+    struct belay *waiter = open_both(), *watcher = open_both();
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", queued_7), SAYS("PING", "")));
+    fake_set(&other, RULES(SAYS("ACQUIRE", granted_5)));
+    assert_int_equal(belay_acquire_send(waiter, &want, on_grant, &t), BELAY_E_OK);
+    fake_set(&server, RULES(SAYS("ACQUIRE", queued_7)));
+    assert_int_equal(belay_watch(watcher, NULL, 0, on_news, &w), BELAY_E_OK);
+    fake_set(&server, RULES(SAYS("ACQUIRE", queued_7), SAYS("PING", "")));
+    int64_t end = client_now_ms() + 20000;
+    while ((!t.grants || !w.gaps) && client_now_ms() < end) {
+        int ignored = belay_poll(waiter, 20) + belay_poll(watcher, 20);
+        (void)ignored;
+    }
+    assert_int_equal(t.grants, 1);
+    assert_int_equal(t.err, BELAY_E_OK);
+    assert_int_equal(t.fence, 5);
+    assert_int_equal(w.gaps, 1);
+    assert_string_equal(belay_addr(watcher), other.addr);
+    char here[FAKE_WORD * 4], there[FAKE_WORD * 4];
+    assert_string_equal(fake_seen(&server, "ACQUIRE n o WAIT 60000 NOBLOCK REQUEST", here),
+                        fake_seen(&other, "ACQUIRE", there));
+    belay_close(waiter);
+    belay_close(watcher);
+}
+
+static void a_holder_leaves_a_silent_server_in_time(void **state)
+{
+    struct told t = {0};
+    struct belay_grant g;
+    struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = 1500, .keep = true};
+    struct belay *b = open_both();
+    (void)state;
+    belay_on_lost(b, 0, on_lost, &t);
+    fake_set(&server, RULES(SESSION_S1, SAYS("ACQUIRE", granted_5),
+                            SAYS("SESSION KEEPALIVE", ""), SAYS("RENEW", "")));
+    fake_set(&other, RULES(SESSION_S1, SAYS("SESSION KEEPALIVE", ":1\r\n"),
+                           SAYS("RENEW", ":1500\r\n")));
+    assert_int_equal(belay_session_open(b, 1500, 0, NULL), BELAY_E_OK);
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    for_ms(b, 2500);
+    assert_int_equal(t.losts + t.session_losts, 0);
+    assert_true(belay_held(b, "n", 5));
+    assert_string_equal(belay_addr(b), other.addr);
+    belay_close(b);
+}
+
+/* Nobody else can have it: so it is not left for nothing. */
+static void the_only_server_is_waited_for(void **state)
+{
+    struct told t = {0};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    belay_on_lost(b, 0, on_lost, &t);
+    fake_set(&server, RULES(SESSION_S1, SAYS_AFTER(600, "SESSION KEEPALIVE", ":1\r\n")));
+    assert_int_equal(belay_session_open(b, 1500, 0, NULL), BELAY_E_OK);
+    for_ms(b, 2000);
+    assert_int_equal(t.session_losts, 0);
+    assert_int_equal(atomic_load(&server.connections), 1);
+    belay_close(b);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------- */
+
+struct releasing {
+    struct told told;
+    int usage;
+};
+
+static void releases(struct belay *b, const struct belay_lost *lost, void *arg)
+{
+    struct releasing *r = arg;
+    on_lost(b, lost, &r->told);
+    if (!lost->name)
+        return;
+    r->usage += belay_release(b, "n", 5, NULL, NULL) == BELAY_E_USAGE;
+    r->usage += belay_release(b, "m", 5, NULL, NULL) == BELAY_E_USAGE;
+    r->usage += belay_session_close(b) == BELAY_E_USAGE;
+}
+
+static void a_release_inside_a_lost_callback_drops_nothing(void **state)
+{
+    struct releasing r = {{0}, 0};
+    struct belay_grant g;
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    belay_on_lost(b, 0, releases, &r);
+    for (int in_one_step = 0; in_one_step < 2; in_one_step++) {
+        r = (struct releasing){{0}, 0};
+        fake_set(&server, RULES(SESSION_S1, SAYS("ACQUIRE", granted_5),
+                                SAYS("SESSION CLOSE", ":1\r\n"), SAYS("RENEW", ":600\r\n")));
+        assert_int_equal(belay_session_open(b, 60000, 0, NULL), BELAY_E_OK);
+        struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = 60000, .keep = true};
+        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+        want.name = "m";
+        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+        if (in_one_step) {
+            fake_send(&server, ">6\r\n$13\r\nsession-ended\r\n$2\r\ns1\r\n:0\r\n:0\r\n:0\r\n"
+                               "$3\r\nttl\r\n");
+        } else {
+            fake_send(&server, ">6\r\n$6\r\nbroken\r\n$1\r\nn\r\n:5\r\n:0\r\n:0\r\n$0\r\n\r\n");
+            assert_true(until(b, &r.told.losts, 3000));
+            assert_int_equal(r.told.losts, 1);
+            fake_send(&server, ">6\r\n$6\r\nbroken\r\n$1\r\nm\r\n:5\r\n:0\r\n:0\r\n$0\r\n\r\n");
+        }
+        for (int i = 0; r.told.losts < 2 && i < 300; i++)
+            for_ms(b, 10);
+        assert_int_equal(r.told.losts, 2);
+        assert_int_equal(r.usage, 6);
+        assert_int_equal(belay_session_close(b), BELAY_E_OK);
+    }
+    belay_close(b);
+}
+
+/* ---- conversions ----------------------------------------------------------------------- */
+
+/* The renewal of the old fence crosses the grant of the new one. */
+static void a_converted_lock_is_not_lost(void **state)
+{
+    static const char crossing[] =
+        ">6\r\n$7\r\ngranted\r\n$1\r\nn\r\n:8\r\n:7\r\n:600\r\n$2\r\nhi\r\n-STALE not held\r\n";
+    struct told t = {0};
+    struct belay_grant g;
+    struct belay_acquire want = {
+        .name = "n", .owner = "o", .ttl_ms = 600, .mode = BELAY_SHARED, .keep = true};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    belay_on_lost(b, 0, on_lost, &t);
+    fake_set(&server, RULES(SAYS("ACQUIRE", granted_5), SAYS("CONVERT", queued_7),
+                            SAYS("RENEW n 5", crossing), SAYS("RENEW n 8", ":600\r\n")));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    assert_int_equal(belay_convert(b, "n", 5, BELAY_EXCLUSIVE, 5000, &g), BELAY_E_OK);
+    assert_int_equal(g.fence, 8);
+    for_ms(b, 900);
+    assert_int_equal(t.losts, 0);
+    assert_true(belay_held(b, "n", 8));
+    assert_false(belay_held(b, "n", 5));
+    belay_close(b);
+}
+
+/* ---- whose grant is it? ---------------------------------------------------------------- */
+
+static void a_grant_of_a_session_that_is_over_is_given_back(void **state)
+{
+    (void)state;
+    for (int keep = 0; keep < 2; keep++) {
+        struct told t = {0};
+        struct belay_acquire want = {
+            .name = "n", .owner = "o", .wait_ms = 20000, .keep = keep != 0};
+        struct belay *b = open_handle(server.addr);
+        belay_on_lost(b, 0, on_lost, &t);
+        fake_set(&server, RULES(SESSION_S1, SAYS("ACQUIRE", queued_7),
+                                SAYS_AFTER(60000, "SESSION KEEPALIVE", "")));
+        assert_int_equal(belay_session_open(b, 500, 0, NULL), BELAY_E_OK);
+        assert_int_equal(belay_acquire_send(b, &want, on_grant, &t), BELAY_E_OK);
+        assert_true(until(b, &t.session_losts, 3000));
+        /* asked again on the next connection, it is granted where it was asked for: in s1 */
+        fake_set(&server, RULES(SAYS("ACQUIRE", granted_5), SAYS("RENEW", ":30000\r\n")));
+        assert_true(until(b, &t.grants, 3000));
+        assert_int_equal(t.err, BELAY_E_LOST);
+        assert_false(belay_held(b, "n", 0));
+        for_ms(b, 50);
+        assert_int_equal(fake_count(&server, "RELEASE n 5"), 1);
+        belay_close(b);
+    }
+}
+
+static void a_late_grant_is_handed_over_only_when_it_lasts(void **state)
+{
+    static const struct {
+        const char *renew;
+        int err;
+    } rows[] = {{":300\r\n", BELAY_E_OK}, {"-STALE over\r\n", BELAY_E_STALE}};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct told t = {0};
+        struct belay_acquire want = {.name = "n", .owner = "o", .wait_ms = 5000, .ttl_ms = 300};
+        struct belay *b = open_handle(server.addr);
+        fake_set(&server, RULES(SAYS("ACQUIRE", queued_7), SAYS("RENEW n 8", rows[i].renew)));
+        assert_int_equal(belay_acquire_send(b, &want, on_grant, &t), BELAY_E_OK);
+        while (fake_count(&server, "ACQUIRE") == 0)
+            for_ms(b, 10);
+        fake_send(&server, push_8);
+        nap(400); /* the lease is over when it is read */
+        assert_true(until(b, &t.grants, 3000));
+        assert_int_equal(t.err, rows[i].err);
+        assert_int_equal(belay_held(b, "n", 8), rows[i].err == BELAY_E_OK);
+        belay_close(b);
+    }
+}
+
+/* ---- belay_held() ---------------------------------------------------------------------- */
+
+static void held_is_right_after_a_stop(void **state)
+{
+    (void)state;
+    for (int keep = 0; keep < 2; keep++) {
+        struct belay_grant g;
+        struct belay_acquire want = {
+            .name = "n", .owner = "o", .ttl_ms = 300, .keep = keep != 0};
+        struct belay *b = open_handle(server.addr);
+        fake_set(&server, RULES(SAYS("ACQUIRE", granted_5), SAYS("RELEASE", ":1\r\n")));
+        assert_false(belay_held(b, "n", 0));
+        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+        assert_true(belay_held(b, "n", 5));
+        assert_true(belay_held(b, "n", 0));
+        assert_false(belay_held(b, "n", 6));
+        assert_false(belay_held(b, "m", 5));
+        nap(350);
+        assert_false(belay_held(b, "n", 5));
+        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+        assert_true(belay_held(b, "n", 5));
+        assert_int_equal(belay_release(b, "n", 5, NULL, NULL), BELAY_E_OK);
+        assert_false(belay_held(b, "n", 5));
+        belay_close(b);
+    }
+    assert_false(belay_held(NULL, "n", 5));
+}
+
+static void a_lock_without_end_is_held_as_long_as_its_session(void **state)
+{
+    struct told t = {0};
+    struct belay_grant g;
+    struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = BELAY_FOREVER};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    belay_on_lost(b, 0, on_lost, &t);
+    fake_set(&server, RULES(SESSION_S1, SAYS("ACQUIRE", granted_5)));
+    assert_int_equal(belay_session_open(b, 300, 0, NULL), BELAY_E_OK);
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    assert_true(belay_held(b, "n", 5));
+    nap(350);
+    assert_false(belay_held(b, "n", 5));
+    want.session = "somebody's"; /* the handle does not keep that one */
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    assert_false(belay_held(b, "n", 5));
+    belay_close(b);
+}
+
+static void a_renewal_by_hand_counts(void **state)
+{
+    struct belay_grant g;
+    struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = 60000};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", granted_5), SAYS("RENEW", ":100\r\n")));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    assert_int_equal(belay_renew(b, "n", 5, NULL, 100, NULL), BELAY_E_OK); /* shorter */
+    nap(150);
+    assert_false(belay_held(b, "n", 5));
+    want.ttl_ms = 300;
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    nap(200);
+    assert_int_equal(belay_renew(b, "n", 5, NULL, 0, NULL), BELAY_E_OK);
+    nap(200);
+    assert_true(belay_held(b, "n", 5));
+    belay_close(b);
+}
+
+/* Two owners on one handle: the second grant does not end the renewals of the first. */
+static void owners_of_one_name_are_kept_apart(void **state)
+{
+    struct belay_grant g;
+    struct belay_acquire want = {
+        .name = "n", .owner = "a", .ttl_ms = 300, .mode = BELAY_SHARED, .keep = true};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    fake_set(&server,
+             RULES(SAYS("ACQUIRE n a", granted_5),
+                   SAYS("ACQUIRE n b", "*4\r\n$7\r\ngranted\r\n:6\r\n:300\r\n$0\r\n\r\n"),
+                   SAYS("RENEW", ":300\r\n"), SAYS("RELEASE", ":1\r\n")));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    want.owner = "b";
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    for_ms(b, 600);
+    assert_true(belay_held(b, "n", 5));
+    assert_true(belay_held(b, "n", 6));
+    assert_int_equal(belay_release(b, "n", 0, "b", NULL), BELAY_E_OK);
+    assert_true(belay_held(b, "n", 5));
+    assert_false(belay_held(b, "n", 6));
+    belay_close(b);
+}
+
+/* ---- somebody's session ---------------------------------------------------------------- */
+
+static void the_ttl_of_an_attached_session_is_asked_for(void **state)
+{
+    struct told t = {0};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    belay_on_lost(b, 0, on_lost, &t);
+    fake_set(&server, RULES(SAYS("SESSION SHOW s9", "%1\r\n$6\r\nttl_ms\r\n:600\r\n"),
+                            SAYS("SESSION KEEPALIVE", "")));
+    assert_int_equal(belay_session_attach(b, "s9", 0), BELAY_E_OK);
+    assert_true(until(b, &t.session_losts, 3000));
+    assert_int_equal(fake_count(&server, "SESSION KEEPALIVE s9"), 1);
+    fake_set(&server, RULES(SAYS("SESSION SHOW", "-NOSESSION it has ended\r\n")));
+    assert_int_equal(belay_session_close(b), BELAY_E_OK);
+    assert_int_equal(belay_session_attach(b, "s9", 0), BELAY_E_NO_SESSION);
+    belay_close(b);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_push_before_its_queued_is_not_forgotten),
+        TEST(a_waiting_transaction_does_not_end_its_session),
+        TEST(a_server_that_vanishes_under_a_transaction_is_left),
+        TEST(who_waits_or_watches_leaves_a_silent_server),
+        TEST(a_holder_leaves_a_silent_server_in_time),
+        TEST(the_only_server_is_waited_for),
+        TEST(a_release_inside_a_lost_callback_drops_nothing),
+        TEST(a_converted_lock_is_not_lost),
+        TEST(a_grant_of_a_session_that_is_over_is_given_back),
+        TEST(a_late_grant_is_handed_over_only_when_it_lasts),
+        TEST(held_is_right_after_a_stop),
+        TEST(a_lock_without_end_is_held_as_long_as_its_session),
+        TEST(a_renewal_by_hand_counts),
+        TEST(owners_of_one_name_are_kept_apart),
+        TEST(the_ttl_of_an_attached_session_is_asked_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,101 @@
+/* Members that are replaced again and again: their numbers are never given twice, and use
+ * nothing up (raft/place.h). On virtual time; PLACE_ROUNDS sets the number of replacements.
+ */
+#include "few_nodes.h"
+#include "raft/place.h"
+
+enum { ROUNDS = 200, REPLACED = 4, ROUND_MS = 60000 };
+
+static size_t rounds(void)
+{
+    const char *text = getenv("PLACE_ROUNDS");
+    return text ? strtoul(text, NULL, 10) : ROUNDS;
+}
+
+/* To the next moment at which anything is due. */
+static void step(struct world *w)
+{
+    uint64_t next = UINT64_MAX;
+    run(w, 1);
+    for (size_t i = 1; i <= NODES_MAX; i++) {
+        if (!w->nodes[i].order)
+            continue;
+        if (w->nodes[i].fetch)
+            return;
+        uint64_t due = replica_next_ms(raft(&w->nodes[i]));
+        next = due < next ? due : next;
+    }
+    w->now = next > w->now ? next : w->now;
+}
+
+/* Adds a member "n4" and says its number. */
+static uint64_t add(struct world *w)
+{
+    struct heard heard = ask_wish(w, 1, WISH_ADD, REPLACED, 0);
+    assert_int_equal(heard.err, BELAY_OK);
+    return heard.id;
+}
+
+static void join(struct world *w, uint64_t id)
+{
+    struct node *n = &w->nodes[REPLACED];
+    sim_disk_wipe(&n->disk);
+    sim_disk_init(&n->disk, REPLACED);
+    n->id = id;
+    start(w, REPLACED);
+    uint64_t until = w->now + ROUND_MS;
+    while (!replica_is_settled(raft(&w->nodes[1]), id) || not_ready(w, REPLACED)) {
+        assert_true(w->now < until);
+        step(w);
+    }
+}
+
+static void leave(struct world *w, uint64_t id)
+{
+    assert_int_equal(ask_wish(w, 1, WISH_REMOVE, REPLACED, 0).err, BELAY_OK);
+    for (uint64_t until = w->now + ROUND_MS; !replica_was_removed(raft(&w->nodes[1]), id);) {
+        assert_true(w->now < until);
+        step(w);
+    }
+    if (w->nodes[REPLACED].order)
+        stop(w, REPLACED);
+}
+
+/* Numbers only grow, and who is gone stays gone. */
+static void members_are_replaced_without_end(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    uint64_t last = 3;
+    size_t n = rounds();
+    run(w, 5000);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t id = add(w);
+        assert_in_range(id, last + 1, last + 5);
+        assert_int_not_equal(place_of(id), 0);
+        last = id;
+        if (i % 8 != 7) /* else it never comes */
+            join(w, id);
+        leave(w, id);
+        const struct replica *o = raft(&w->nodes[1]);
+        assert_true(replica_was_removed(o, 4)); /* the first one, whoever has its place */
+        for (uint64_t at = 1; at <= 3; at++)
+            assert_false(replica_was_removed(o, at));
+        assert_false(replica_was_removed(o, replica_next_node(o)));
+        if (i % 16 == 15) { /* what is on disk says the same */
+            stop(w, 2);
+            start(w, 2);
+        }
+    }
+    assert_true(last >= n);
+    end(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_are_replaced_without_end),
+    };
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,250 @@
+/* test_work.c - no op costs more than its bound, whatever the state: work is counted, not time.
+ */
+#include "machine/program.h"
+#include "script.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A key of so many records, each of a session of its own: s0, s1, ... */
+static void set_records(struct script *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        (void)play(p, "0 session-open s%zu ttl=600000", i);
+        assert_int_equal(play(p, "0 txn s%zu assert(set(t,k,1,dup))", i)->status, TXN_OK);
+    }
+}
+
+enum { LOOKS = 50 };
+
+/* A transaction of session s0: sets t/new, then looks `rounds` times LOOKS for a value that is
+ * not there, and needs it. */
+static struct op looks(struct buf *program, size_t rounds, struct slice value)
+{
+    struct program_var found = {
+        .flags = VAR_HAS_VALUE, .table = SLICE("t"), .key = SLICE("k"), .value = value};
+    struct program_var new = found;
+    new.key = SLICE("new");
+    program_begin(program, 1 + rounds);
+    program_put(program, NODE_ANYWAY);
+    program_put_var(program, NODE_SET, &new);
+    for (size_t round = 1; round <= rounds; round++) {
+        program_put(program, round < rounds ? NODE_ANYWAY : NODE_ASSERT);
+        program_put_count(program, NODE_OR, LOOKS);
+        for (size_t i = 0; i < LOOKS; i++)
+            program_put_var(program, NODE_EXISTS, &found);
+    }
+    return (struct op){.kind = OP_TXN, .session = SLICE("s0"), .program = buf_slice(program)};
+}
+
+static const struct event *apply(struct script *p, struct op *op)
+{
+    const char *what = "";
+    op->asker = 1;
+    op->index = machine_applied(p->m) + 1;
+    assert_int_equal(op_validate(op, &what), BELAY_OK);
+    effects_reset(&p->fx);
+    machine_apply(p->m, op, &p->fx);
+    return p->fx.n ? &p->fx.events[p->fx.n - 1] : NULL;
+}
+
+static const struct event *look(struct script *p, size_t rounds, struct slice value)
+{
+    struct buf program = {0};
+    struct op op = looks(&program, rounds, value);
+    const struct event *ev = apply(p, &op);
+    buf_done(&program);
+    return ev;
+}
+
+static void is_refused(const struct event *ev)
+{
+    const char *limit = "LIMIT_TXN_WORK (100000)";
+    assert_int_equal(ev->kind, EVENT_FAILED);
+    assert_int_equal(ev->err, BELAY_ERR_LIMIT);
+    assert_non_null(memmem(ev->text.data, ev->text.len, limit, strlen(limit)));
+}
+
+static void a_transaction_that_costs_too_much_is_refused_and_changes_nothing(void **state)
+{
+    (void)state;
+    struct script p;
+    script_open(&p);
+    set_records(&p, 1000);
+    is_refused(look(&p, 72, SLICE("9")));
+    assert_true(machine_txn_work(p.m) <= LIMIT_TXN_WORK + 1000);
+    is_refused(look(&p, 2, SLICE("9")));
+    assert_int_equal(play(&p, "0 txn s0 select(x,t,new,mine)")->data[0].kind, TXN_ROW_NULL);
+    assert_int_equal(look(&p, 1, SLICE("9"))->status, TXN_ERROR); /* its assert fails */
+    script_done(&p);
+}
+
+static void a_long_value_costs_more(void **state)
+{
+    (void)state;
+    struct script p;
+    char value[256];
+    memset(value, '9', sizeof value);
+    script_open(&p);
+    set_records(&p, 1000);
+    is_refused(look(&p, 1, slice_of(value, sizeof value)));
+    assert_int_equal(look(&p, 1, slice_of(value, sizeof value - 1))->status, TXN_ERROR);
+    script_done(&p);
+}
+
+static void level_0_has_no_such_limit(void **state)
+{
+    (void)state;
+    struct script p;
+    script_open(&p);
+    machine_set_level(p.m, 0);
+    set_records(&p, 1000);
+    assert_int_equal(look(&p, 2, SLICE("9"))->status, TXN_ERROR);
+    script_done(&p);
+}
+
+/* One set wakes all of them, and each looks at a key of a thousand records. */
+static void those_who_are_woken_go_in_batches(void **state)
+{
+    (void)state;
+    enum { WAITING = 100 };
+    struct script p;
+    struct buf program = {0};
+    script_open(&p);
+    set_records(&p, 1000);
+    struct op op = looks(&program, 1, SLICE("9"));
+    for (size_t i = 0; i < WAITING; i++) {
+        op.wait_ms = 1000;
+        assert_null(apply(&p, &op));
+    }
+    (void)play(&p, "0 txn s1 assert(set(t,k,9,dup))");
+    size_t done = script_count(&p, EVENT_TXN), steps = 1;
+    for (;; steps++) {
+        assert_true(machine_txn_work(p.m) <= 2 * LIMIT_TXN_WORK);
+        if (machine_due(p.m) > 0)
+            break;
+        (void)play(&p, "0 tick");
+        done += script_count(&p, EVENT_TXN);
+    }
+    assert_true(steps > 10);
+    assert_true(done >= WAITING); /* nobody was forgotten */
+    assert_int_equal(play(&p, "0 txn s0 select(x,t,new,mine)")->data[0].kind, TXN_ROW_RECORD);
+    struct machine_counts n;
+    machine_counts(p.m, &n);
+    assert_int_equal(n.transactions, 0);
+    buf_done(&program);
+    script_done(&p);
+}
+
+/* They are evaluated once more when their time is over. */
+static void those_who_time_out_go_in_batches(void **state)
+{
+    (void)state;
+    enum { WAITING = 100 };
+    struct script p;
+    struct buf program = {0};
+    script_open(&p);
+    set_records(&p, 1000);
+    struct op op = looks(&program, 1, SLICE("9"));
+    for (size_t i = 0; i < WAITING; i++) {
+        op.wait_ms = 1000;
+        assert_null(apply(&p, &op));
+    }
+    size_t steps = 0, done = 0;
+    for (; done < WAITING; steps++) {
+        (void)play(&p, "1000 tick");
+        done += script_count(&p, EVENT_TXN);
+        assert_true(machine_txn_work(p.m) <= 2 * LIMIT_TXN_WORK);
+    }
+    assert_true(steps > 10);
+    buf_done(&program);
+    script_done(&p);
+}
+
+/* Everybody finds its place, whatever the number of those before it. */
+static void positions_are_right_while_others_leave(void **state)
+{
+    (void)state;
+    enum { N = 2000 };
+    struct script p;
+    script_open(&p);
+    (void)play(&p, "0 acquire L h ttl=600000");
+    for (size_t i = 0; i < N; i++)
+        (void)play(&p, "0 acquire L o%zu ttl=1000 wait=600000 noblock", i);
+    for (size_t i = 0; i < N; i += 2)
+        (void)play(&p, "0 release L o%zu", i);
+    for (size_t i = 1; i < N; i += 2) {
+        const struct event *ev = play(&p, "0 acquire L o%zu ttl=1000 wait=600000 noblock", i);
+        assert_int_equal(ev->position, (i + 1) / 2);
+    }
+    script_store(&p);
+    script_done(&p);
+}
+
+static void through_snapshot(struct script *p)
+{
+    struct buf bytes = {0};
+    struct machine *copy = NULL;
+    machine_encode(p->m, &bytes);
+    assert_int_equal(machine_decode(buf_slice(&bytes), (struct hash_key){5, 6}, &copy),
+                     BELAY_OK);
+    machine_close(p->m);
+    p->m = copy;
+    buf_done(&bytes);
+}
+
+/* Holders of a crowd are found by fence, by owner, and by owner and session; it grows, shrinks
+ * and grows again. */
+static void holders_in_a_crowd_are_found(void **state)
+{
+    (void)state;
+    enum { N = 200 };
+    struct script p;
+    uint64_t fences[N];
+    script_open(&p);
+    (void)play(&p, "0 session-open s ttl=600000");
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < N; i++)
+            fences[i] = play(&p, "0 acquire L o%zu shared ttl=600000", i)->fence;
+        (void)play(&p, "0 acquire L o7 session=s shared ttl=600000");
+        assert_int_equal(play(&p, "0 check L #%llu", (unsigned long long)fences[7])->count, 1);
+        assert_int_equal(play(&p, "0 check L o7 session=s")->count, 1);
+        assert_int_equal(play(&p, "0 check L o8 session=s")->count, 0);
+        (void)play(&p, "0 acquire L o8 session=s shared ttl=600000");
+        uint64_t again = play(&p, "0 acquire L o9 shared ttl=600000")->fence;
+        assert_true(again > fences[N - 1]);
+        assert_int_equal(play(&p, "0 check L #%llu", (unsigned long long)fences[9])->count, 0);
+        assert_int_equal(play(&p, "0 release L o7")->kind, EVENT_RELEASED);
+        assert_int_equal(script_count(&p, EVENT_RELEASED), 3); /* both, and the answer */
+        through_snapshot(&p);
+        assert_int_equal(play(&p, "0 check L o8")->count, 1);
+        assert_int_equal(play(&p, "0 check L o8 session=s")->count, 1);
+        (void)play(&p, "0 release L o8 session=s");
+        for (size_t i = 0; i < N; i++)
+            (void)play(&p, "0 release L o%zu", i);
+    }
+    struct machine_counts n;
+    machine_counts(p.m, &n);
+    assert_int_equal(n.locks, 0);
+    script_done(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_transaction_that_costs_too_much_is_refused_and_changes_nothing),
+        cmocka_unit_test(a_long_value_costs_more),
+        cmocka_unit_test(level_0_has_no_such_limit),
+        cmocka_unit_test(those_who_are_woken_go_in_batches),
+        cmocka_unit_test(those_who_time_out_go_in_batches),
+        cmocka_unit_test(positions_are_right_while_others_leave),
+        cmocka_unit_test(holders_in_a_crowd_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
