@@ -8,8 +8,12 @@
  *       r->outcome = "sent";
  *       return BELAY_QUEUE_COMPLETE;
  *   }
- *   struct belay_queue_options o = {.url = "postgresql:///app", .queue = "mail", .concurrency =
- * 4}; char why[256]; int rc = belay_queue_work(&o, on_group, NULL, why, sizeof why);
+ *
+ *   struct belay_queue_options o = {
+ *       .url = "postgresql:///app", .queue = "mail", .concurrency = 4,
+ *   };
+ *   char why[256];
+ *   int rc = belay_queue_work(&o, on_group, NULL, why, sizeof why);
  *
  * Link with libbelay_queue, libpq and libuv. What a queue, a group and a mode are:
  * docs/QUEUE.md. */

@@ -8,9 +8,10 @@
  *
  *   belay      ACQUIRE, RELEASE
  *   etcd       v3lockpb.Lock/Lock and Unlock over gRPC, with a lease granted once; no JSON
- * gateway, no gRPC library. An answer is taken for good when its stream ends and had a message.
- *   zookeeper  the recipe: create an ephemeral sequential node, look that it is the first
- * child, delete it
+ *              gateway, no gRPC library. An answer counts when its stream ends and it had a
+ *              message.
+ *   zookeeper  the recipe: create an ephemeral sequential node, see that it is the first child,
+ *              delete it
  *
  * Prints pairs a second; stops at the first answer that is not what it should be. */
 #include <arpa/inet.h>

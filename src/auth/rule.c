@@ -1,3 +1,4 @@
+/* rule.c - what a token may do: reads the text of rules, and finds the rule that decides. */
 #include "auth/rule.h"
 
 enum { FLAG_NS_OPEN = 1, FLAG_NAME_OPEN = 2, HEAD_BYTES = 5, BYTE_BITS = 8, BYTE_MASK = 255 };

@@ -1,3 +1,4 @@
+/* token.c - the text of a token: makes one, takes one apart, compares the sum of a secret. */
 #include "auth/token.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* arena.c - many small pieces of memory that are given back together. */
 #include "base/arena.h"
 
 #include "base/check.h"

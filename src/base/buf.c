@@ -1,3 +1,4 @@
+/* buf.c - a growing run of bytes, for bytes on their way in or out of a connection. */
 #include "base/buf.h"
 
 #include <errno.h>

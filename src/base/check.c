@@ -1,3 +1,4 @@
+/* check.c - what a broken promise does: it says where, and stops the process. */
 #include "base/check.h"
 
 #include <stdio.h>

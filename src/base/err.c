@@ -1,3 +1,4 @@
+/* err.c - the words and HTTP statuses of the one error space. */
 #include "base/err.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* hash.c - SipHash-1-3 for tables, CRC32C for stored bytes. */
 #include "base/hash.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* heap.c - deadlines in a 4-ary heap: what is due next. */
 #include "base/heap.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* log.c - one line an event, on stderr. */
 #include "base/log.h"
 
 #include <limits.h>

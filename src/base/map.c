@@ -1,3 +1,4 @@
+/* map.c - an intrusive hash table that grows a few buckets at a time. */
 #include "base/map.h"
 
 #include "base/check.h"

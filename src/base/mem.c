@@ -1,3 +1,4 @@
+/* mem.c - memory for the server: when there is none, the process stops. */
 #include "base/mem.h"
 
 #include "base/check.h"

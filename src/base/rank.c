@@ -1,3 +1,4 @@
+/* rank.c - the place of an item in a long row, in O(log n) steps: a treap. */
 #include "base/rank.h"
 
 static uint32_t count_of(const struct rank_node *n)

@@ -1,3 +1,4 @@
+/* tally.c - counts the memory of the program. tally_wrap.c is where the allocator calls it. */
 #include "base/tally.h"
 
 #include <stdatomic.h>

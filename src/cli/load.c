@@ -1,3 +1,4 @@
+/* load.c - the load of `belay bench`: many connections, one thread, one epoll. */
 #include "cli/load.h"
 
 #include "base/buf.h"

@@ -1,3 +1,4 @@
+/* top_view.c - what `belay top` shows: rows, order, filter and one frame of the screen. */
 #include "cli/top.h"
 
 #include "cli/cli.h"

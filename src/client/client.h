@@ -1,18 +1,18 @@
 /* client.h - the inside of libbelay: one handle, shared by the files of this folder.
  *
- *   addrs.c   the list of addresses
- *   reply.c    a reply of the wire -> the public tree; error words -> codes
- *   wire.c    the socket: connect, greet, read, write, one step at a time
- *   call.c  calls in flight; blocking calls on top of connection_step()
- *   retry.c   which of them may be sent again, and the ids of those that change something
- *   ping.c   is the server there? pings, and a second connection beside one that waits
- *   lock.c    the typed calls
- *   lease.c   sessions and kept locks: renew in time, tell in time
- *   held.c    which locks are held now, kept or not
+ *   addrs.c       the list of addresses
+ *   reply.c       a reply of the wire -> the public tree; error words -> codes
+ *   connection.c  the socket: connect, greet, read, write, one step at a time
+ *   call.c        calls in flight; blocking calls on top of connection_step()
+ *   retry.c       which of them may be sent again, and the ids of those that change something
+ *   ping.c        is the server there? pings, and a second connection beside one that waits
+ *   lock.c        the typed calls
+ *   lease.c       sessions and kept locks: renew in time, tell in time
+ *   held.c        which locks are held now, kept or not
  *
- *   OFF --connection_start()--> CONNECTING --> GREETING --> READY      (calls leave only in
- * READY)
- *    ^------------------- connection_fail() -----+------------+
+ *   OFF --connection_start()--> CONNECTING --> GREETING --> READY: only here do calls leave
+ *    ^                              |              |           |
+ *    +------------------------------+--------------+-----------+  connection_fail()
  *
  * Nothing here aborts on bad input or out of memory. Memory comes from malloc only. */
 #ifndef BELAY_CLIENT_CLIENT_H
@@ -197,7 +197,7 @@ const struct belay_reply *reply_copy(struct arena *a, const struct reply *r);
 /* The answer of ACQUIRE and CONVERT. BELAY_E_PROTOCOL: not such an answer. */
 int reply_grant(struct belay *b, const struct belay_reply *r, struct belay_grant *ret_g);
 
-/* wire.c */
+/* connection.c */
 /* Closes the socket; calls that were sent are answered with it. Goes on with the next address.
  * The server sees a reset, not a close: nothing is given up by this.
  */

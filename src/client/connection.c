@@ -1,4 +1,4 @@
-/* wire.c - the socket of a handle, one step at a time: connect, greet, read, write.
+/* connection.c - the socket of a handle, one step at a time: connect, greet, read, write.
  *
  * connection_step() does what can be done now and never waits; who wants to wait polls the
  * socket until connection_due_ms(). A failure closes the socket and moves on to the next

@@ -1,8 +1,9 @@
 /* lease.c - the session of a handle and the locks it keeps: renewed in time, told in time.
  *
- *   sent_ms            + ttl/3            ...            proven - early      proven = sent_ms +
- * ttl
- *   |--- proven ----------|-- RENEW again ------------------|-- lost! ----------|
+ *   sent_ms        sent_ms + ttl/3        proven - early        proven = sent_ms + ttl
+ *   |--------------|----------------------|---------------------|
+ *   | proven       | RENEW, again and     | told: lost          | somebody else may have it
+ *   |              | again until answered |                     |
  *
  * A lease is proven from the moment a request that renewed it was *sent*: whenever the server
  * took it, its end there lies later. A grant out of the line has no such moment, so lock.c

@@ -1,3 +1,5 @@
+/* answer.c - an event of the machine becomes a reply: the last step of a request on its way
+ * out. */
 #include "command/answer.h"
 
 #include "proto/json.h"

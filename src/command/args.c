@@ -1,3 +1,4 @@
+/* args.c - the parameters of a command, read by commands.def and params.def. */
 #include "command/args.h"
 
 #include "proto/json.h"

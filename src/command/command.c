@@ -1,3 +1,5 @@
+/* command.c - a request becomes an op, a reply or an action: the step between proto and
+ * engine. */
 #include "command/command.h"
 
 #include "base/check.h"

@@ -1,7 +1,8 @@
 /* command.h - a request becomes an op, an event becomes a reply. The one table: commands.def.
  *
- *   request --command_read()--> struct call: an op to submit, a reply at once, or an action of
- * the connection (greet, watch, quit) event   --answer_event()--> reply (answer.h)
+ *   request --command_read()--> struct call: an op to submit, a reply at once, or an action
+ *                               of the connection (greet, watch, quit)
+ *   event --answer_event()--> reply (answer.h)
  *
  * No state is read here and no socket is known: a request is understood without a server. */
 #ifndef BELAY_COMMAND_COMMAND_H

@@ -1,3 +1,4 @@
+/* rights.c - may this token do this? Decided after the command was read, before the engine. */
 #include "command/rights.h"
 
 #include "auth/rule.h"

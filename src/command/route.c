@@ -1,3 +1,4 @@
+/* route.c - which command an HTTP method and path mean. */
 #include "command/route.h"
 
 #include "proto/http.h"

@@ -1,3 +1,4 @@
+/* scripts.c - the Lua scripts of well-known Redis clients, recognised and not run. */
 #include "command/scripts.h"
 
 #include "base/buf.h"

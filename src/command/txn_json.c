@@ -1,3 +1,4 @@
+/* txn_json.c - a transaction in JSON becomes a program for the machine (machine/program.h). */
 #include "command/txn_json.h"
 
 #include "machine/op.h"

@@ -1,8 +1,7 @@
 /* engine.h - puts ops in one order, stamps their time, applies them, answers who asked.
  *
- *   engine_submit() --order--> machine_apply() --events--> ask.answer()   (who asked)
- *                                                   \----> feed_append()  (everybody who
- * watches)
+ *   engine_submit() --order--> machine_apply() --events--> ask.answer()    to whoever asked
+ *                                                    \---> feed_append()   to all who watch
  *
  * Two orders behind one interface (order.h): `memory` (nothing on disk) and `raft`. Nothing
  * above or below knows which one runs. Loop thread only.

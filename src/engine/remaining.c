@@ -1,3 +1,4 @@
+/* remaining.c - how much of a lease is left when its answer is given. */
 #include "engine/remaining.h"
 
 void remaining_heard(struct remaining *l, uint64_t clock_ms, uint64_t now_ms, bool is_own)

@@ -6,11 +6,12 @@
  *            orders them in the other, and tells the first when they are taken
  *   hold     an answer is given when what it says is true everywhere: a namespace can be used
  *            when it has been made, a session's locks are free when it has been closed
- *   keep     keep first, then act: what names a session goes to group 0 first, which keeps it
- *            or says that it is over, and when it is used in a shard for the first time writes
- * a message there; then the op goes on its way. So whatever takes effect in a shard does so in
- * a session that lives for its whole time from the request on. A node that has had it kept a
- * moment ago goes without
+ *   keep     keep first, then act: an op that names a session goes to group 0 first. Group 0
+ *            keeps the session or says that it is over. When the session is used in a shard for
+ *            the first time, group 0 also writes a message to that shard. Then the op goes on
+ *            its way. So whatever takes effect in a shard does so in a session that lives for
+ *            its whole time from the request on. A node that has had the session kept a moment
+ *            ago leaves this step out
  *
  * Nothing here is remembered beyond a crash: what must happen is in the messages. */
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* feed.c - the newest events, for watchers that come, go and come back. */
 #include "events/feed.h"
 
 #include "base/mem.h"

@@ -10,7 +10,11 @@
 #include "auth/token.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "machine/namespace.h"
+#include "machine/outbox.h"
+#include "machine/request.h"
 #include "machine/snapshot.h"
+#include "machine/txn_wait.h"
 
 #include <stdlib.h>
 

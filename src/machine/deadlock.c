@@ -6,10 +6,13 @@
  * and whatever is waited for is looked at once, and the number of edges is bounded: so is the
  * time, whatever the length of a cycle. Semaphores are left out: a permit may come from
  * anybody. */
+#include "machine/deadlock.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "machine/level.h"
-#include "machine/state.h"
+#include "machine/line.h"
+#include "machine/lock.h"
+#include "machine/txn_wait.h"
 
 enum { DEADLOCK_EDGES_MAX = 16384, DEADLOCK_HOLDERS_MAX = 1024 };
 

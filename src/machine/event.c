@@ -1,3 +1,4 @@
+/* event.c - the effects of a step: events, and copies of the bytes that they show. */
 #include "machine/event.h"
 
 #include "base/mem.h"

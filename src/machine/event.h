@@ -1,16 +1,15 @@
 /* event.h - what an op brought about. Two readers: the asker (its answer) and the feed (news).
  *
  * An event with an asker answers it; one marked `news` goes to the feed; a grant is both.
- * Slices
- * are the effects' own copies, or belong to the op or to the namespace: all live until the next
- * step or effects_reset(), whichever comes first. */
+ * Slices are the effects' own copies, or belong to the op or to the namespace: all live until
+ * the next step or effects_reset(), whichever comes first. */
 #ifndef BELAY_MACHINE_EVENT_H
 #define BELAY_MACHINE_EVENT_H
 
 #include "base/arena.h"
 #include "machine/op.h"
 
-/* X(ID, "word", what it says) */
+/* X(ID, "word", what it says). The numbers stand in receipts: new kinds come last. */
 #define EVENT_KIND_MAP(X)                                                                      \
     X(GRANTED, "granted") /* also after CONVERT and re-acquire */                              \
     X(QUEUED, "queued")                                                                        \
@@ -31,13 +30,11 @@
     X(NAMESPACE_CREATED, "namespace-created")                                                  \
     X(NAMESPACE_UPDATED, "namespace-updated")                                                  \
     X(NAMESPACE_DELETED, "namespace-deleted")                                                  \
-    X(TXN, "transaction") /* its outcome; as news: it (name: its description) has changed      \
-                             `count` things */                                                 \
+    X(TXN, "transaction") /* its outcome; as news: name: its description, count: changes */    \
     X(VARIABLE_EXPIRED, "variable-expired") /* name: its key; owner: its table */              \
     X(ROWS, "rows")                         /* answer of every SHOW and LIST */                \
     X(FAILED, "failed")                     /* err and text: nothing was changed */            \
-    X(ACCOUNT_CREATED, "account-created")   /* account; its numbers stand in receipts: new     \
-                                               kinds at the end */                             \
+    X(ACCOUNT_CREATED, "account-created")   /* account */                                      \
     X(ACCOUNT_UPDATED, "account-updated")                                                      \
     X(ACCOUNT_DELETED, "account-deleted")                                                      \
     X(TOKEN_CREATED, "token-created") /* name: its id */                                       \

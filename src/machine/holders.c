@@ -3,9 +3,11 @@
  * Most locks have one holder: those are found by walking. A lock with CROWD_MIN holders gets a
  * crowd, and keeps it until half of them are gone. It is not part of the state: what is found
  * is the same with and without it. */
+#include "machine/holders.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "machine/state.h"
+#include "machine/lock.h"
+#include "machine/session.h"
 
 #include <stdlib.h>
 

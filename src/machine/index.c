@@ -1,8 +1,9 @@
+/* index.c - the locks of a namespace in the order of their names. */
 #include "machine/index.h"
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "machine/state.h"
+#include "machine/txn_wait.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,14 @@
 /* invariants.c - the walk that checks every promise of the state. A snapshot must pass it
  * before it is used; debug, model and fuzz builds also walk after ops. The numbers are those of
  * docs/INVARIANTS.md. */
+#include "machine/invariants.h"
 #include "base/check.h"
-#include "machine/state.h"
+#include "machine/holders.h"
+#include "machine/line.h"
+#include "machine/lock.h"
+#include "machine/node.h"
+#include "machine/table.h"
+#include "machine/txn_wait.h"
 
 /* Every function here gives the first promise that is broken, as text, or NULL: all is well. */
 #define PROMISE(cond)                                                                          \

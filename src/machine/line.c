@@ -1,13 +1,16 @@
 /* line.c - the line of a lock: strictly by ticket, nobody is passed, no wake-up is lost.
  *
  * A wait leaves the line in one of four ways: granted (line_serve), its time runs out or its
- * session is over (wait_expire, session_end), its client is gone (request_cancel), or its owner
+ * session is over (wait_expire, session_end), its client is gone (cancel_request), or its owner
  * gives up (request_release). Whatever ends a hold or a wait touches the lock, and every
  * touched line is served once before the step is over: that is why no wake-up can be lost. */
+#include "machine/line.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "machine/level.h"
-#include "machine/state.h"
+#include "machine/lock.h"
+#include "machine/node.h"
+#include "machine/txn_wait.h"
 
 #include <stdlib.h>
 

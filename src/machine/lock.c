@@ -1,7 +1,10 @@
 /* lock.c - locks and holds: how they come to be, end and vanish. */
+#include "machine/lock.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "machine/state.h"
+#include "machine/holders.h"
+#include "machine/line.h"
+#include "machine/txn_wait.h"
 
 #include <stdlib.h>
 

@@ -5,11 +5,24 @@
  *
  * Everything else in this folder is called from here and only from here. */
 #include "machine/machine.h"
+#include "machine/cancel.h"
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "machine/holders.h"
+#include "machine/invariants.h"
 #include "machine/level.h"
-#include "machine/state.h"
+#include "machine/line.h"
+#include "machine/lock.h"
+#include "machine/namespace.h"
+#include "machine/node.h"
+#include "machine/outbox.h"
+#include "machine/request.h"
+#include "machine/session.h"
+#include "machine/session_level0.h"
+#include "machine/table.h"
+#include "machine/txn.h"
+#include "machine/txn_wait.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -192,7 +205,7 @@ static step_fn *const steps[] = {
     [OP_CONVERT] = request_convert,
     [OP_BODY] = request_body,
     [OP_BREAK] = request_break,
-    [OP_CANCEL] = request_cancel,
+    [OP_CANCEL] = cancel_request,
     [OP_SESSION_OPEN] = session_open,
     [OP_SESSION_ATTACH] = session_attach,
     [OP_SESSION_DETACH] = session_detach,

@@ -1,7 +1,13 @@
 /* namespace.c - accounts and the namespaces in them. */
+#include "machine/namespace.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "machine/state.h"
+#include "machine/line.h"
+#include "machine/lock.h"
+#include "machine/outbox.h"
+#include "machine/request.h"
+#include "machine/table.h"
+#include "machine/txn_wait.h"
 
 #include <stdlib.h>
 

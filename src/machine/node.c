@@ -7,8 +7,9 @@
  * TTL. So it keeps its place and is passed over, and when the node is heard again, it is next.
  * The leader says so by an op (raft/replica_run.c), in order like everything else. Places that
  * nobody stays for (OP_ASKER_LOOSE) belong to no node. */
+#include "machine/node.h"
 #include "base/mem.h"
-#include "machine/state.h"
+#include "machine/lock.h"
 
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* op.c - an op as bytes and back, and the bounds that every op must keep. */
 #include "machine/op.h"
 
 #include "auth/rule.h"

@@ -82,7 +82,7 @@ enum {
     X(CONVERT, "convert")                                                                      \
     X(BODY, "body")                                                                            \
     X(BREAK, "break")                                                                          \
-    X(CANCEL, "cancel") /* the asker in `target` is gone: request_cancel() */                  \
+    X(CANCEL, "cancel") /* the asker in `target` is gone: cancel_request() */                  \
     X(SESSION_OPEN, "session-open")                                                            \
     X(SESSION_ATTACH, "session-attach")                                                        \
     X(SESSION_DETACH, "session-detach")                                                        \
@@ -103,10 +103,8 @@ enum {
     X(ACCOUNT_CREATE, "account-create") /* name: email, owner: full name, body: limits */      \
     X(ACCOUNT_UPDATE, "account-update") /* the same; what is absent stays */                   \
     X(ACCOUNT_DELETE, "account-delete")                                                        \
-    X(TOKEN_CREATE, "token-create") /* name: id, owner: sum, body: rules; as a message: token, \
-                                       rights */                                               \
-    X(TOKEN_ROTATE, "token-rotate") /* name: id, owner: the new sum; until_ms: of the old one  \
-                                     */                                                        \
+    X(TOKEN_CREATE, "token-create") /* name: id, owner: sum, body: rules */                    \
+    X(TOKEN_ROTATE, "token-rotate") /* name: id, owner: new sum; until_ms: of the old one */   \
     X(TOKEN_REVOKE, "token-revoke") /* name: id */                                             \
     X(TOKEN_USED, "token-used")     /* name: id; wall_ms: when, to the hour */                 \
     X(CHECK, "check")               /* from here on: reads */                                  \
@@ -159,7 +157,12 @@ enum op_flag {
 };
 
 /* X(type, name): every field that travels. u64 are varints, bytes are length + bytes, names is
- * a list of bytes. The order is the wire order: add at the end only, and raise OP_VERSION. */
+ * a list of bytes. The order is the wire order: add at the end only, and raise OP_VERSION.
+ *
+ * `target` is the asker (CANCEL), the connection (ATTACH, DETACH), a group (NAMESPACE_CREATE,
+ * ENROL, MESSAGES, TAKEN), the level (LEVEL) or a number of a run (NODE). `more` names are taken
+ * by ACQUIRE without waiting, RELEASE and RENEW. A TOKEN_CREATE that is a message has `token`
+ * and `rights`. */
 #define OP_FIELD_MAP(X)                                                                        \
     X(u64, now_ms) /* state-machine time, stamped by the engine */                             \
     X(u64, asker)  /* who gets the answer; 0: nobody */                                        \
@@ -182,15 +185,10 @@ enum op_flag {
     X(u64, permits)                                                                            \
     X(u64, of)                                                                                 \
     X(u64, linger_ms)                                                                          \
-    X(u64, limit)  /* LIST: rows */                                                            \
-    X(u64, target) /* CANCEL: the asker; ATTACH, DETACH: the connection;                       \
-                      NAMESPACE_CREATE, ENROL, MESSAGES, TAKEN: a group;                       \
-                      LEVEL: the level; NODE: a number of its run */                           \
-    X(names, more) /* ACQUIRE without waiting, RELEASE, RENEW: more names, all or none;        \
-                      KEEPALIVE: session ids */                                                \
-    X(bytes,                                                                                   \
-      program) /* TXN: machine/program.h; empty: a ping of the session; MESSAGES: messages     \
-                */                                                                             \
+    X(u64, limit)     /* LIST: rows */                                                         \
+    X(u64, target)    /* whom or what it is about: see above */                                \
+    X(names, more)    /* more names, all or none; KEEPALIVE: session ids */                    \
+    X(bytes, program) /* TXN: machine/program.h, or empty: a ping; MESSAGES: messages */       \
     X(bytes, request) /* its id: sent again, it is the same request (receipt.h) */             \
     X(u64, number)    /* of its session in group 0: which one of this id was kept for it */    \
     X(u64, token)     /* who asks: the number of its token; 0: nobody has to log in */         \

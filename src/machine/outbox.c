@@ -15,6 +15,10 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "machine/namespace.h"
+#include "machine/request.h"
+#include "machine/session.h"
+#include "machine/session_level0.h"
 #include "machine/snapshot.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* program.c - the statements of a transaction as bytes: written, checked, walked. */
 #include "machine/program.h"
 
 #include "base/check.h"

@@ -1,7 +1,12 @@
-/* rows.c - what the state looks like: SHOW, LIST, CHECK. Changes nothing. */
+/* queries.c - what the state looks like: SHOW, LIST, CHECK. Changes nothing. */
 #include "auth/rule.h"
 #include "base/check.h"
-#include "machine/state.h"
+#include "machine/lock.h"
+#include "machine/namespace.h"
+#include "machine/request.h"
+#include "machine/session.h"
+#include "machine/table.h"
+#include "machine/txn_wait.h"
 
 static uint64_t left(uint64_t at, uint64_t now_ms)
 {

@@ -1,8 +1,15 @@
+/* receipt.c - requests with an id: what became of them, and what still waits. */
 #include "machine/receipt.h"
 
 #include "base/check.h"
 #include "base/mem.h"
-#include "machine/state.h"
+#include "machine/line.h"
+#include "machine/lock.h"
+#include "machine/namespace.h"
+#include "machine/outbox.h"
+#include "machine/request.h"
+#include "machine/table.h"
+#include "machine/txn_wait.h"
 #include "machine/varint.h"
 
 #include <stdlib.h>

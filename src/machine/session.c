@@ -1,7 +1,15 @@
 /* session.c - sessions: everything acquired in one goes with it, in one step. */
+#include "machine/session.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "machine/state.h"
+#include "machine/line.h"
+#include "machine/lock.h"
+#include "machine/namespace.h"
+#include "machine/outbox.h"
+#include "machine/request.h"
+#include "machine/session_level0.h"
+#include "machine/table.h"
+#include "machine/txn_wait.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,9 @@
  *
  * Groups move one by one: messages of a group that is still at level 0 are taken at any level.
  */
-#include "machine/state.h"
+#include "machine/session_level0.h"
+#include "machine/outbox.h"
+#include "machine/session.h"
 
 /* It is noted only: group 0 asks when it thinks that the end has come. If the answer was then
  * that it is not used, it may be over by now, and is enrolled again. */

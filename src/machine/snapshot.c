@@ -1,15 +1,21 @@
 /* snapshot.c - the whole state as bytes and back, its hash, and the walk that checks it.
  *
  *   "BELAYSNP" version level | applied now counter | mail | accounts, tokens | sessions |
- * namespaces, locks, tables, parked | answered receipts | nodes that are not
- * heard | crc32c
+ *   namespaces, locks, tables, parked | answered receipts | nodes that are not heard | crc32c
  *
  * Equal states give equal bytes: everything is written in an order that is part of the state
  * (names, numbers, places in line), nothing in the order of a table. Reading trusts nothing. */
 #include "machine/snapshot.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "machine/state.h"
+#include "machine/holders.h"
+#include "machine/invariants.h"
+#include "machine/line.h"
+#include "machine/lock.h"
+#include "machine/namespace.h"
+#include "machine/node.h"
+#include "machine/session.h"
+#include "machine/txn_wait.h"
 #include "machine/varint.h"
 
 #include <stdlib.h>

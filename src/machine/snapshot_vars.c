@@ -1,5 +1,8 @@
 /* snapshot_vars.c - the part of a snapshot that holds variables and parked transactions. */
+#include "machine/node.h"
 #include "machine/snapshot.h"
+#include "machine/table.h"
+#include "machine/txn_wait.h"
 
 #include "base/mem.h"
 

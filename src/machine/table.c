@@ -3,9 +3,10 @@
  * Names of tables are compared without regard to ASCII message case, keys byte by byte. A table
  * exists while it has a key, a key while it has a record: nothing needs creation, and nothing
  * that is empty stays behind. */
+#include "machine/table.h"
 #include "base/check.h"
 #include "base/mem.h"
-#include "machine/state.h"
+#include "machine/txn_wait.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  *
  *   group 0   knows all of them: the sums of their secrets, their rules
  *   a shard   knows of each its number and which generations of it count; group 0 tells it by
- *             letters
+ *             messages
  *
  * A node checks a request by what its copy of group 0 says, which may be behind. So each op
  * carries the number of its token and the generation that was checked, and the group in which
@@ -18,6 +18,12 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "machine/account.h"
+#include "machine/holders.h"
+#include "machine/line.h"
+#include "machine/lock.h"
+#include "machine/namespace.h"
+#include "machine/outbox.h"
+#include "machine/request.h"
 #include "machine/snapshot.h"
 
 #include <stdlib.h>

@@ -7,10 +7,17 @@
  * see what earlier ones did; every change is in a log and is undone in reverse order when a
  * statement aborts. Numbers, ends and places in a session are given only when it is certain.
  * Locks are planned (txn_lock.c). Both operands of AND, OR, XOR are always evaluated. */
+#include "machine/txn.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "machine/level.h"
-#include "machine/state.h"
+#include "machine/namespace.h"
+#include "machine/node.h"
+#include "machine/request.h"
+#include "machine/session.h"
+#include "machine/table.h"
+#include "machine/txn_lock.h"
+#include "machine/txn_wait.h"
 
 #include <stdlib.h>
 

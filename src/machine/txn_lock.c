@@ -5,8 +5,12 @@
  * as it would be after the steps before it; nothing happens to a lock, no fence is used up and
  * no news is told before plan_perform(). A transaction tries: it never waits in a line, and it
  * passes nobody who stands in one. */
+#include "machine/txn_lock.h"
 #include "base/check.h"
-#include "machine/state.h"
+#include "machine/holders.h"
+#include "machine/line.h"
+#include "machine/lock.h"
+#include "machine/request.h"
 
 /* A lock as it would be after the steps of the plan. */
 struct view {

@@ -1,8 +1,9 @@
 /* txn_wait.c - transactions that wait until their asserts hold, without polling.
  *
- *   parked --something that it read changes: watch_wake()--> ready --parked_serve()-->
- * committed
- *     ^------------------------- an assert still fails --------------/   \--> aborted
+ *   parked --something that it read changes: watch_wake()--> ready --parked_serve()--> committed
+ *     ^                                                        |  \
+ *     +------------------- an assert still fails --------------+   +--> aborted
+ *
  *   parked --its deadline, its session ends, its client goes--> answered and gone
  *
  * How a transaction goes depends on what it reads and on nothing else, so it is looked at again
@@ -11,10 +12,16 @@
  * every commit, until the transactions of the step have cost PARKED_SERVE_WORK; machine_due()
  * asks for the next.
  */
+#include "machine/txn_wait.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "machine/cancel.h"
 #include "machine/level.h"
-#include "machine/state.h"
+#include "machine/lock.h"
+#include "machine/node.h"
+#include "machine/request.h"
+#include "machine/session.h"
+#include "machine/txn.h"
 
 #include <stdlib.h>
 
@@ -221,7 +228,7 @@ void parked_cancel(struct machine *m, const struct op *op, struct effects *fx)
         return;
     list_each (it, &s->parked) {
         struct parked *p = list_item(it, struct parked, in_session);
-        if (request_is_target(m, op, p->asker)) {
+        if (cancel_is_for(m, op, p->asker)) {
             if (op->flags & OP_END_WAIT) {
                 if (p->receipt)
                     receipt_forget(m, p->receipt);

@@ -1,3 +1,4 @@
+/* varint.c - numbers and strings as bytes, for ops and snapshots. */
 #include "machine/varint.h"
 
 enum { NUMBER_BYTES_MAX = 10 };

@@ -1,7 +1,7 @@
 /* peer.h - frames between the nodes of a cluster, over TCP and mutual TLS.
  *
- *   node A --one connection--> node B        A's frames to B; B's to A take a connection of
- * B's, but for a refusal
+ *   node A --one connection--> node B     what A says to B
+ *   node A <--one connection-- node B     what B says to A; only a refusal takes the other one
  *
  * A frame is its length, its CRC32C and its bytes; the first one says who is speaking and to
  * which cluster. Lengths are checked before anything is kept, and bytes are kept as they come,

@@ -1,3 +1,4 @@
+/* refusal.c - which node refuses which other one, and why. */
 #include "net/refusal.h"
 
 #include "base/log.h"

@@ -1,8 +1,8 @@
 /* runtime.h - the durable engine on a libuv loop: its timer, its writes, its snapshots, its
  * peers.
  *
- *   runtime_open() -> order -> engine_open() -> runtime_start() -> ... -> runtime_stop() ->
- * runtime_close()
+ *   runtime_open() -> order -> engine_open() -> runtime_start() -> ...
+ *   -> runtime_stop() -> runtime_close()
  *
  * Writes run on a thread of their own, one at a time, when a look at the sockets brings nothing
  * more for them; what is submitted meanwhile goes into the next one. A snapshot is written by a

@@ -1,3 +1,4 @@
+/* json.c - strict JSON: a tokenizer and a writer. */
 #include "proto/json.h"
 
 static inline bool is_plain(char c) /* in a string: stands for itself, and is one byte */

@@ -1,3 +1,4 @@
+/* message.c - the tree of a reply, whatever protocol shows it. */
 #include "proto/message.h"
 
 #include <math.h>

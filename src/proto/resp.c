@@ -1,3 +1,4 @@
+/* resp.c - RESP2 and RESP3, requests and replies, both directions. */
 #include "proto/resp.h"
 
 /* A place in bytes that may end too early. */

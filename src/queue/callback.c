@@ -1,3 +1,4 @@
+/* callback.c - `belay_queue_work()`: a worker whose groups a C function works on. */
 #include "belay_queue.h"
 
 #include "queue/worker.h"

@@ -1,3 +1,4 @@
+/* child.c - the processes that a worker starts, and their certain end. */
 #include "queue/child.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* claim.c - the answer of claim() and claim_lease() becomes groups for the runners. */
 #include "queue/claim.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* db.c - a blocking connection for `belay queue`, and the installing of the schema. */
 #include "queue/db.h"
 
 #include "base/check.h"

@@ -1,3 +1,5 @@
+/* gateway.c - the queue for the server: /v1/queues, on one connection that never blocks the
+ * loop. */
 #include "queue/gateway.h"
 
 #include "base/buf.h"

@@ -1,3 +1,4 @@
+/* pg.c - one PostgreSQL connection on a libuv loop, in pipeline mode. */
 #include "queue/pg.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* prefetch.c - what a search has seen behind its group: hints for the next claims. */
 #include "queue/prefetch.h"
 
 #include <stdlib.h>

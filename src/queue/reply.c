@@ -1,3 +1,4 @@
+/* reply.c - the line of JSON with which a long-lived command answers a group. */
 #include "queue/reply.h"
 
 #include <ctype.h>

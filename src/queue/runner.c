@@ -1,3 +1,4 @@
+/* runner.c - has a group worked on: by a command, a long-lived command, or a C function. */
 #include "queue/runner.h"
 
 #include "base/check.h"

@@ -2,10 +2,12 @@
  * a C function on a thread. One runner per slot of a worker. Every start is answered once,
  * whatever happens.
  *
- *   command     the group as JSON on stdin and BELAY_* in the environment; exit 0: complete
- * (stdout is the outcome), 75: again later, killed by a signal: again later, else: error
- * (stderr says why) persistent  one JSON line in, one JSON line out (reply.h); many may be on
- * their way at once, when it is quick function    belay_queue_fn */
+ *   command     the group as JSON on stdin, and BELAY_* in the environment. Exit 0: complete,
+ *               and stdout is the outcome; 75 or killed by a signal: again later; any other:
+ *               error, and stderr says why
+ *   persistent  one JSON line in, one JSON line out (reply.h); a quick one is given many lines
+ *               at once
+ *   function    belay_queue_fn */
 #ifndef BELAY_QUEUE_RUNNER_H
 #define BELAY_QUEUE_RUNNER_H
 

@@ -1,3 +1,4 @@
+/* schema.c - schema.sql inside of the binary. */
 #include "queue/schema.h"
 
 /* The file is read by the assembler while this one is compiled; the Makefile knows of it. */

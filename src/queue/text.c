@@ -1,3 +1,4 @@
+/* text.c - text between processes and PostgreSQL. */
 #include "queue/text.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* worker.c - a worker: its loop, its control connection, its start and its stop. */
 #include "queue/worker.h"
 
 #include "base/check.h"

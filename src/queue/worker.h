@@ -1,12 +1,13 @@
 /* worker.h - a worker: claims groups of one or more queues, has them worked on, settles them.
  *
  * One event loop of its own, a control connection (LISTEN, what time brings about, heartbeats)
- * and the connections that claim: one per slot in transaction mode (slot.c), one in all in
- * lease mode (lease.c).
+ * and the connections that claim: one per slot in transaction mode (worker_txn.c), one in all in
+ * lease mode (worker_lease.c).
  *
  *   asleep --push, timer, start--> search from line 0 --found--> work --settled--> search on
- *   nothing above the line: if this pass worked on something, another pass from 0 (somebody may
- * have skipped a row because of us); else asleep
+ *
+ * When there is nothing above the line: if this pass worked on something, another pass from 0,
+ * because somebody may have skipped a row because of us; else asleep.
  *
  * A lost notification costs nothing: every wake-up searches everything, and there is one every
  * 60 s anyway. */

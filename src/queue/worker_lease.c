@@ -1,5 +1,5 @@
-/* lease.c - lease mode: one connection claims batches of groups, runners work on them, and what
- * they finished meanwhile is settled together with the next claim, in one round trip.
+/* worker_lease.c - lease mode: one connection claims batches of groups, runners work on them,
+ * and what they finished meanwhile is settled together with the next claim, in one round trip.
  *
  *   claim_lease() -> backlog -> runner -> finished -> settle_lease()
  *                       \--- heartbeats for all that is held ---/

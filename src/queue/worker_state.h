@@ -1,4 +1,5 @@
-/* worker_state.h - what worker.c, slot.c and lease.c share. Nobody else includes it. */
+/* worker_state.h - what worker.c, worker_txn.c and worker_lease.c share; for no
+ * other file. */
 #ifndef BELAY_QUEUE_WORKER_STATE_H
 #define BELAY_QUEUE_WORKER_STATE_H
 
@@ -148,7 +149,7 @@ void sleep_fall(struct worker *w);  /* a search found nothing, or notifications 
 void sleep_found(struct worker *w); /* a search found something */
 void sleep_lost(struct worker *w);  /* the control connection is gone */
 
-/* slot.c: transaction mode */
+/* worker_txn.c: transaction mode */
 unsigned slots_max(const struct worker *w);           /* cells, too */
 void slots_open(struct worker *w, const char *cells); /* array literal of cells */
 bool slots_wake(struct worker *w);                    /* false: nobody is idle */
@@ -156,7 +157,7 @@ bool slots_quiet(const struct worker *w);             /* nothing runs or is on i
 void slots_kill(struct worker *w);
 void slots_close(struct worker *w);
 
-/* lease.c: lease mode */
+/* worker_lease.c: lease mode */
 void worker_lease_open(struct worker *w);
 bool worker_lease_wake(struct worker *w);
 bool worker_lease_quiet(const struct worker *w);

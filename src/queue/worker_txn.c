@@ -1,15 +1,21 @@
-/* slot.c - transaction mode. A slot is a connection with its transaction. A clerk is a runner
- * and the search for its next group; there is one for each group that may be worked on at a
- * time. A worker that has enough to do opens some slots more than it has clerks.
+/* worker_txn.c - transaction mode.
+ *
+ * A slot is a connection with its transaction. A clerk is a runner and the search for its next
+ * group; there is one for each group that may be worked on at a time. A worker that has enough
+ * to do opens some slots more than it has clerks.
  *
  *   DOWN --up--> IDLE --a clerk sits down--> CLAIMING --row--> WORKING --done--> SETTLING
  *                 ^ ^                           | nothing (a bundle: unfold, again) | commit
  *                 | +---------ROLLBACK----------+                                   |
  *                 +-----------------------------------------------------------------+
- *   SETTLING --refused--> MENDING: claims it again to say so --refused, too--> HOLDING: nobody
- * works on it for a while --> IDLE
- *   any --connection lost--> DOWN: the server has rolled back, the claim is somebody else's, so
- * the command is killed at once and its result is thrown away
+ *
+ *   SETTLING --refused--> MENDING --refused, too--> HOLDING --> IDLE
+ *   any --connection lost--> DOWN
+ *
+ *   MENDING   claims the group again, to store that its result was refused
+ *   HOLDING   nobody works on the group for a while
+ *   DOWN      the server has rolled back, and the claim is somebody else's: the command is
+ *             killed at once, and its result is thrown away
  *
  * The transaction is open from BEGIN before the claim to COMMIT after the settle: the row locks
  * are the claim. While the disk makes a commit last, its clerk goes on at an idle slot; the

@@ -1,3 +1,5 @@
+/* clock_rate.c - how fast the clock of another node goes, from what it says about once a
+ * second. */
 #include "raft/clock_rate.h"
 
 bool clock_rate_hear(struct clock_rate *r, uint64_t start, uint64_t own_ms, uint64_t its_ms)

@@ -1,3 +1,4 @@
+/* entry_log.c - the entries of a group that are still needed, in memory. */
 #include "raft/entry_log.h"
 
 #include "base/check.h"

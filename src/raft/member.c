@@ -1,3 +1,4 @@
+/* member.c - a member as the text that its configuration keeps, and back. */
 #include "raft/member.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* peer_message.c - the messages between nodes as bytes, and back. */
 #include "raft/peer_message.h"
 
 #include "machine/varint.h"

@@ -1,3 +1,4 @@
+/* placement.c - what the leader of a group should do next about leaders and members. Pure. */
 #include "raft/placement.h"
 
 #include "raft/member.h"

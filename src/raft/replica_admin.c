@@ -1,13 +1,12 @@
 /* replica_admin.c - what operators want changed: asked at any node, done by a leader.
  *
- *   replica_admin_ask() -> WIRE_ASK to the leader of the group, again and again -> it changes
- * the configuration of group 0, or hands over -> WIRE_TOLD -> answered when this node sees it
- *   committed
+ *   this node    replica_admin_ask(): WIRE_ASK to the leader of the group, again and again
+ *   the leader   changes the configuration of group 0, or hands over; then WIRE_TOLD
+ *   this node    answers when it sees the change committed
  *
- * Lost messages and new leaders do no harm: whatever is asked twice is done once, because it
- * says how things should be: who is a member already under that name and address has been
- * added, who is none any more has been removed. One question of a node is on its way at a time.
- */
+ * Lost messages and new leaders do no harm. A request says how things should be, so what is
+ * asked twice is done once: a member that exists under that name and address has been added,
+ * and one that does not exist has been removed. A node asks one thing at a time. */
 #include "base/check.h"
 #include "base/mem.h"
 #include "machine/level.h"

@@ -2,15 +2,15 @@
  * entries.
  *
  *   leader  the core wants it sent --> SNAPSHOT, an offer: which one, how large
- *   here    ASKING --FETCH, PIECE--> STORING --> ASKING ... --> JUDGING --> SOUND -->
- * INSTALLING
+ *   here    ASKING --FETCH, PIECE--> STORING --> ASKING ...
+ *           --> JUDGING --> SOUND --> INSTALLING
  *
- * Who needs it asks for a piece when the one before is on its own disk. So at most one is under
- * way, all else that the nodes have to say to each other goes in between, and no more than one
- * is in memory on either side. Who has it keeps no book: it answers a question about the
- * snapshot that it has, and no other. A leader offers again with every heartbeat; so it is
- * enough to fetch one at a time, whatever the number of groups, and a newer offer, of another
- * leader or of a newer snapshot, takes the place of an older one.
+ * The receiver asks for a piece when the one before is on its own disk. So at most one piece is
+ * under way and in memory on either side, and all other messages go in between. The sender
+ * keeps no record: it answers questions about the snapshot that it has, and about no other. A
+ * leader offers again with every heartbeat. So it is enough to fetch one at a time, whatever
+ * the number of groups, and a newer offer, of another leader or of a newer snapshot, takes the
+ * place of an older one.
  *
  * What was fetched is stored under its real name only when all of it is known to be sound: a
  * node that took in what it cannot use would never start again. */

@@ -1,8 +1,10 @@
 /* replica_run.c - runs of nodes that are over although the node itself does not say so.
  *
- *   leader: not heard for silence_ms, or no member any more --end_runs()--> record with number
- * 0 every node: that record --run_over()--> the run counts no more, its waiters leave their
- * lines the node itself, if it lives: run_look() finds its run over --begin_run()--> a new one
+ *   the leader       has not heard the node for silence_ms, or it is no member any more
+ *                    --end_runs()--> a record with number 0
+ *   every node       that record --run_over()--> the run counts no more, its waiters leave
+ *                    their lines
+ *   the node itself  if it lives: run_look() finds its run over --begin_run()--> a new one
  *
  * Until then its waiters keep their places, but nothing is given to them: the leader says that
  * it does not hear the node, and later that it does, by an OP_NODE (machine/node.c). It says so

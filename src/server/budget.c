@@ -1,3 +1,4 @@
+/* budget.c - the memory of the process: parts, their shares, and who has too much. */
 #include "server/budget.h"
 
 #include "base/buf.h"

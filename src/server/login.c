@@ -2,9 +2,11 @@
  *
  *   AUTH, HELLO AUTH, Authorization --> what this node knows of group 0
  *     it counts          --> its token's number, generation and rules go with each request
- *     it does not        --> group 0 is asked once: this node may be behind; the request stays
- * in its buffer meanwhile, and nothing behind it is taken it still does not  --> one same
- * answer for every reason; from the eleventh in a minute of an address on, a second later
+ *     it does not        --> group 0 is asked once, because this node may be behind. The
+ *                            request stays in its buffer meanwhile, and nothing behind it is
+ *                            taken
+ *     it still does not  --> one same answer for every reason; from the eleventh of an address
+ *                            in a minute on, a second later
  *
  * A connection keeps the id and the generation that it logged in with and looks its token up
  * for every request, so a change counts from the next request on. Connections of a token that

@@ -1,3 +1,4 @@
+/* metrics.c - what the server counts, as Prometheus text and as INFO lines. */
 #include "server/metrics.h"
 
 #include "belay_version.h"

@@ -1,4 +1,4 @@
-/* request.c - requests in, answers out, in order.
+/* pipeline.c - requests in, answers out, in order.
  *
  * Every request that needs the engine is a `struct pending_reply` from a free list. In the
  * memory engine nearly all are answered before engine_submit() returns: then the reply goes

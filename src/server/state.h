@@ -224,7 +224,7 @@ void conn_shed(struct server *s); /* closes those with the most to send, if it i
 bool conn_may_return(
     const struct conn *c); /* its client may come back, here or at another node */
 
-/* request.c */
+/* pipeline.c */
 struct answer_standing
 server_standing(struct server *s); /* uptime, trust and norm, as of now */
 /* Takes the requests in `in`; returns how many bytes were used up. */
@@ -298,7 +298,7 @@ struct source *source_take(struct server *s, const struct sockaddr *addr);
 void source_give(struct server *s, struct source *source);
 bool source_is_operator(const struct source *source); /* of this machine */
 
-/* guard.c */
+/* access.c */
 bool access_is_loopback(const struct sockaddr *addr);
 /* NULL: this page may ask; else why not. */
 const char *access_http(const struct server *s, const struct request *req);

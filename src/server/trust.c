@@ -1,3 +1,4 @@
+/* trust.c - how far the variables of this node can be trusted after a silence. */
 #include "server/trust.h"
 
 #include "base/check.h"

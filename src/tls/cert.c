@@ -1,3 +1,4 @@
+/* cert.c - makes the CA and the certificates of a cluster. */
 #include "tls/cert.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* own.c - the certificate of this process: read, read again, and watched. */
 #include "tls/own.h"
 
 #include "base/log.h"

@@ -1,3 +1,4 @@
+/* tls.c - TLS between memory buffers: sockets belong to the caller. */
 #include "tls/tls.h"
 
 #include "base/check.h"

@@ -1,15 +1,19 @@
 /* history.c - the token-order check: was this history of exclusive locks possible?
  *
  * A line per grant that was answered, times in microseconds of one clock:
+ *
  *   LOCK FENCE ASKED ANSWERED RELEASED_ASKED RELEASED_ANSWERED TTL KEPT
+ *
  * RELEASED_* are 0 when no release was answered; KEPT is 1 when the release found the lock
  * held. Fences give the order of grants, so no search is needed. Per lock, by fence:
  *   - no fence twice
  *   - a grant that was answered before another was asked for has the smaller fence
  *   - the grant of f can have happened at the earliest when it was asked and when the one
- * before had ended, and not after it was answered
+ *     before had ended, and not after it was answered
  *   - a hold ends by its release (between asking and answer), or at the earliest a TTL after it
- * began; a release that found nothing although the lease cannot have been over is an early end
+ *     began; a release that found nothing although the lease cannot have been over is an early
+ *     end
+ *
  * Prints what is impossible; TAP at the end. */
 #include <inttypes.h>
 #include <stdbool.h>

@@ -6,9 +6,10 @@
  *   clients               ask nodes for everything that can be asked (sim_client.c), remember
  *                         what they were promised (sim_promise.c, sim_answer.c), complain
  *   judge (sim_judge.c)   sees what every node applies and reads (sim_tap.c), replays it
- * through a machine of its own, and holds the rules of the log (sim_rules.c)
+ *                         through a machine of its own, and holds the rules of the log
+ *                         (sim_rules.c)
  *
- * Two witnesses: the clients know answers alone, the judge knows the log. Whoever finds a
+ * Two witnesses: the clients know answers alone, the judge knows the log. The one that finds a
  * contradiction says sim_wrong(). Times are milliseconds of the world; `moment` counts events
  * and orders everything. */
 #ifndef BELAY_TESTS_SIM_H

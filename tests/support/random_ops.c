@@ -1,3 +1,4 @@
+/* random_ops.c - random ops for the model and fuzz tests. */
 #include "random_ops.h"
 
 #include "base/buf.h"

@@ -1,3 +1,4 @@
+/* script.c - ops as text, applied to a machine, for tests that are stories. */
 #include "script.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* single_node.c - one durable node on a disk in memory. */
 #include "single_node.h"
 
 #include "../sim/sim_disk.h"

@@ -1,3 +1,4 @@
+/* text_event.c - an event as text. */
 #include "text_format.h"
 
 #define N(v) ((unsigned long long)(v))

@@ -2,9 +2,10 @@
  *
  *   time OP words... [key=value...]
  *     0 acquire db ann ttl=100 wait=500     0 acquire db ann shared soft +more +names
- *     0 acquire db ann 2/5                  0 release db #7 | release db ann | release db
- * anyone 0 cancel db @3                        0 session-keepalive s1 s2
- *
+ *     0 acquire db ann 2/5
+ *     0 release db #7                       0 release db ann
+ *     0 release db anyone                   0 cancel db @3
+ *     0 session-keepalive s1 s2
  *     0 txn s1 assert(not(exists(t,k))) assert(set(t,k,1,dup)) wait=500 text=why
  *     0 cancel session=s1 @3                0 table-show t
  *

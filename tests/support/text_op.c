@@ -1,3 +1,4 @@
+/* text_op.c - an op as text, and back. */
 #include "base/check.h"
 #include "machine/program.h"
 #include "text_format.h"

@@ -1,3 +1,4 @@
+/* transcript.c - a history as text, which must come out the same. */
 #include "transcript.h"
 
 #include "base/check.h"

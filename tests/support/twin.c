@@ -1,3 +1,4 @@
+/* twin.c - the state machine once more, as simple as can be: the oracle of the model test. */
 #include "base/check.h"
 #include "base/mem.h"
 #include "twin_state.h"

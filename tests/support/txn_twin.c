@@ -1,3 +1,4 @@
+/* txn_twin.c - transactions once more, as simple as can be: the oracle of model_txn. */
 #include "txn_twin.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+/* guard.c - the process between `belay run` and its command: ends the command in time. */
 #include "cli/run/guard.h"
 
 #include <dirent.h>

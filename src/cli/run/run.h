@@ -7,9 +7,10 @@
  *
  * Times. A renewal that was sent at s proves the lease until p = s + ttl, on CLOCK_BOOTTIME:
  *
- *   s        s + ttl/3        p - margin - kill_after     p - margin         p
- *   |renew    |renew again     |TERM                       |KILL              |the server may
- * grant it
+ *   s         s + ttl/3       p - margin - kill_after     p - margin     p
+ *   |         |               |                           |              |
+ *   renew     renew again     TERM                        KILL           the server may grant
+ *                                                                        it to somebody else
  *
  * margin = ttl/50, at least 100 ms: for clocks that do not run alike, and for dying. */
 #ifndef BELAY_CLI_RUN_RUN_H
