@@ -314,6 +314,13 @@ static struct pending_op *add_pending(struct replica_group *r, const struct op *
     return p;
 }
 
+void replica_set_run(struct replica *o, uint64_t run)
+{
+    o->run = run;
+    o->start = start_number(run, o->config.seed);
+    o->base.id_base = replica_id_base(o->config.node, run);
+}
+
 /* The first op of a run tells everybody that the runs before are over; that of a leader commits
  * something in its own term. It never gives up. */
 void replica_announce(struct replica_group *r)
@@ -713,8 +720,7 @@ enum belay_err replica_open(const struct replica_config *config, struct order **
         raft_close(&o->base);
         return err;
     }
-    o->start = start_number(o->run, o->config.seed);
-    o->base.id_base = replica_id_base(o->config.node, o->run);
+    replica_set_run(o, o->run);
     *ret_order = &o->base;
     return BELAY_OK;
 }

@@ -175,7 +175,7 @@ uint64_t replica_incarnation(const struct replica *o);
 bool replica_is_same(struct replica *o, uint64_t node, uint64_t incarnation);
 uint64_t replica_cluster(const struct replica *o);
 size_t replica_groups(const struct replica *o);
-/* The number of this start: how often its directory was started, and 32 random bits. */
+/* The number of this start: of the run, and 32 random bits of the process. */
 uint64_t replica_start(const struct replica *o);
 /* Has the cluster seen another start of that node, later or from another copy of its directory?
  */

@@ -164,8 +164,8 @@ struct replica {
     void *ctx;
     struct engine *engine;
     struct journal *journal;
-    uint64_t cluster, run;     /* run: how often this directory was started */
-    uint64_t start;            /* number of this start of the process */
+    uint64_t cluster, run;     /* run: starts of this directory, and runs that were ended */
+    uint64_t start;            /* number of this process in this run: replica_start.c */
     size_t n_doubts;           /* groups in which its word does not count yet */
     bool over;                 /* another start has made this one void */
     bool fresh;                /* nothing was in it */
@@ -221,6 +221,7 @@ struct ahead *replica_ahead(struct replica_group *r, uint64_t node);
 /* What is kept by place is about this node from now on; false: about a newer one. */
 bool replica_see_node(struct replica *o, uint64_t node);
 const struct standing *replica_standing(const struct replica *o, uint64_t node);
+void replica_set_run(struct replica *o, uint64_t run); /* and all that follows from it */
 void replica_announce(struct replica_group *r);    /* the first op of a run, or of a leader */
 bool replica_alone(const struct replica_group *r); /* the only voter */
 BELAY_MUST_CHECK enum belay_err replica_hand_over(struct replica_group *r, uint64_t to);

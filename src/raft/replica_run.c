@@ -231,8 +231,7 @@ static void begin_run(struct replica *o, uint64_t run)
              "run=%" PRIu64 " text=\"the cluster went on without this node, which was out of "
              "reach; whoever waited here is told so\"",
              o->run);
-    o->run = run;
-    o->base.id_base = replica_id_base(o->config.node, run);
+    replica_set_run(o, run);
     store_run(o);
     for (size_t i = 0; i < o->base.n_groups; i++)
         say_again(&o->replicas[i]);

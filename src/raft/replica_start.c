@@ -1,11 +1,13 @@
 /* replica_start.c - every start of a node is a number in the replicated log.
  *
- *   start number = how often the directory was started << 32 | 32 random bits
+ *   start number = number of the run << 32 | 32 random bits of the process
  *
  * The first op of a run carries it, and so every node knows the newest start of every other. A
- * directory that was put back from a backup, or copied and started twice, shows by it:
- *  - its start is known and it is another one, of the same count or a later one: this process
- *    is void. It ends, and its directory is marked: it must not be started again.
+ * process that begins another run (replica_run.c) has a new start with it: else an older copy
+ * could reach the same run unnoticed, and be given the answers of this one. A directory that
+ * was put back from a backup, or copied and started twice, shows by it:
+ *  - its start is known and it is that of another process, of the same run or a later one: this
+ *    process is void. It ends, and its directory is marked: it must not be started again.
  *  - a leader knows that this node had acknowledged more than it has (it says so with its
  *    entries): the same.
  *  - nobody knows, for the copy is of the last run: until the cluster has committed its start,
@@ -34,10 +36,17 @@ uint64_t start_number(uint64_t run, uint64_t seed)
     return run << RUN_SHIFT | random;
 }
 
-/* One without a count is that of a node of an earlier version. */
+static bool same_process(uint64_t a, uint64_t b)
+{
+    return (uint32_t)a == (uint32_t)b;
+}
+
+/* One without a run is that of a node of an earlier version. What a process has said in an
+ * earlier run of its own may still be on its way. */
 bool start_is_over(uint64_t start, uint64_t newer)
 {
-    return start >> RUN_SHIFT && start != newer && start >> RUN_SHIFT <= newer >> RUN_SHIFT;
+    return start >> RUN_SHIFT && !same_process(start, newer) &&
+           start >> RUN_SHIFT <= newer >> RUN_SHIFT;
 }
 
 uint64_t replica_start(const struct replica *o)

@@ -48,6 +48,9 @@ struct node {
     struct fetch *fetch;
     uint8_t priority;
     uint64_t levels_unknown;
+    uint64_t starts;
+    const char *ended; /* why, if it may (may_end) and did */
+    bool may_end;
 };
 
 struct world {
@@ -108,8 +111,10 @@ static inline void node_fetch(void *ctx, struct fetch *f)
 
 static inline void node_fatal(void *ctx, const char *text)
 {
-    (void)ctx;
-    fail_msg("%s", text);
+    struct node *n = ctx;
+    if (!n->may_end)
+        fail_msg("%s", text);
+    n->ended = text;
 }
 
 static const struct replica_env host = {.now_ms = node_now,
@@ -132,7 +137,7 @@ static inline enum belay_err try_start(struct world *w, uint64_t id)
                                     .cluster = 9,
                                     .election_ms = ELECTION_MS,
                                     .heartbeat_ms = HEARTBEAT_MS,
-                                    .seed = 4711 + n->id,
+                                    .seed = 4711 + n->id + NODES_MAX * n->starts++,
                                     .segment_bytes = SEGMENT_BYTES,
                                     .trailing = 1,
                                     .piece_bytes = 8,
