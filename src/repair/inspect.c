@@ -78,6 +78,7 @@ static const struct disk_ops dry_ops = {.list = dry_list,
                                         .write = dry_write,
                                         .put = dry_put,
                                         .remove = dry_remove,
+                                        .recycle = dry_remove,
                                         .reserve = dry_reserve,
                                         .close = dry_close}; /* no node runs on it */
 

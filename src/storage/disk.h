@@ -47,6 +47,9 @@ struct disk_ops {
      * space for it, *ret_free is what there is. Of the thread that calls create(). */
     enum belay_err (*reserve)(struct disk *d, uint64_t bytes, uint64_t *ret_free);
     enum belay_err (*remove)(struct disk *d, const char *name);
+    /* A file of create()'s that nothing was written to is not needed: it becomes the reserve if
+     * there is none, else it goes. */
+    enum belay_err (*recycle)(struct disk *d, const char *name);
     void (*close)(struct disk *d);
 };
 

@@ -342,6 +342,15 @@ static enum belay_err file_remove(struct disk *d, const char *name)
     return fsync(self(d)->dir) == 0 ? BELAY_OK : BELAY_ERR_IO;
 }
 
+/* Its space must not be free for a moment: it may be all that this node still has. */
+static enum belay_err file_recycle(struct disk *d, const char *name)
+{
+    int dir = self(d)->dir;
+    if (renameat2(dir, name, dir, RESERVE_NAME, RENAME_NOREPLACE) != 0)
+        return file_remove(d, name);
+    return fsync(dir) == 0 ? BELAY_OK : BELAY_ERR_IO;
+}
+
 static void file_close(struct disk *d)
 {
     struct disk_file *f = self(d);
@@ -366,6 +375,7 @@ static const struct disk_ops file_ops = {.list = file_list,
                                          .rename = file_rename,
                                          .reserve = file_reserve,
                                          .remove = file_remove,
+                                         .recycle = file_recycle,
                                          .close = file_close};
 
 static enum belay_err open_dir(const char *path, int lock_flags, struct disk **ret_disk)

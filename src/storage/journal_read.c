@@ -227,7 +227,7 @@ static enum belay_err read_rest(struct journal_reader *r, size_t from)
         buf_done(&file);
         if (err != BELAY_OK)
             return err;
-        err = r->config->disk->ops->remove(r->config->disk, name);
+        err = r->config->disk->ops->recycle(r->config->disk, name);
         if (err != BELAY_OK)
             return err;
     }

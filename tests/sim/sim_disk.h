@@ -154,9 +154,9 @@ static inline enum belay_err sim_disk_create(struct disk *base, const char *name
     struct sim_disk *d = sim_disk_of(base);
     if (d->full && d->reserved < bytes)
         return sim_disk_no_space();
-    if (d->full)
-        d->reserved = 0;
     enum belay_err err = sim_disk_replace(base, name, head, bytes);
+    if (d->full && sim_disk_find(d, name, false))
+        d->reserved = 0; /* it has become the file */
     if (err == BELAY_OK && d->rolls && d->crash_in == 0 && sim_disk_random(d) % d->rolls == 0) {
         d->crash_in = 1 + sim_disk_random(d) % 3;
         d->fail_errno = EIO;
@@ -253,6 +253,17 @@ static inline enum belay_err sim_disk_remove(struct disk *base, const char *name
     return fate == SIM_FINE ? BELAY_OK : BELAY_ERR_IO;
 }
 
+static inline enum belay_err sim_disk_recycle(struct disk *base, const char *name)
+{
+    struct sim_disk *d = sim_disk_of(base);
+    const struct sim_file *f = sim_disk_find(d, name, false);
+    uint64_t bytes = f ? buf_len(&f->bytes) : 0;
+    enum belay_err err = sim_disk_remove(base, name);
+    if (!sim_disk_find(d, name, false) && d->reserved == 0)
+        d->reserved = bytes;
+    return err;
+}
+
 static inline void sim_disk_wipe(struct sim_disk *d)
 {
     for (size_t i = 0; i < SIM_DISK_FILES; i++) {
@@ -280,6 +291,7 @@ static inline void sim_disk_init(struct sim_disk *d, uint64_t seed)
                                         .extend = sim_disk_extend,
                                         .rename = sim_disk_rename,
                                         .remove = sim_disk_remove,
+                                        .recycle = sim_disk_recycle,
                                         .reserve = sim_disk_reserve,
                                         .close = sim_disk_keep};
     memset(d, 0, sizeof *d);

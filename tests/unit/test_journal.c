@@ -394,6 +394,46 @@ static void a_full_disk_uses_the_reserve_until_there_is_room(void **state)
     sim_disk_wipe(&d);
 }
 
+/* The new segment was made of the reserve; the old one says so or not. True: it does not. */
+static bool crash_at_a_full_roll(uint64_t seed)
+{
+    static struct sim_disk d;
+    static struct replay got;
+    struct journal *j;
+    uint64_t n = 0;
+    sim_disk_init(&d, seed * UINT64_C(0x9e3779b97f4a7c15));
+    assert_int_equal(open_on(&d, true, &got, &j), BELAY_OK);
+    d.full = true;
+    bool rolled = false;
+    while (!rolled) {
+        append_entry(j, ++n, 1, 100);
+        d.crash_in = 2; /* in a roll: the END of the old segment */
+        rolled = !commit(j);
+    }
+    journal_close(j);
+    sim_disk_revive(&d);
+    assert_int_equal(open_on(&d, false, &got, &j), BELAY_OK);
+    bool unused = journal_segments(j) == 1;
+    assert_true(journal_room(j)->needed > 0);
+    for (n = got.last + 1; journal_segments(j) == 1; n++) { /* it has a place to go on */
+        append_entry(j, n, 1, 100);
+        assert_true(commit(j));
+    }
+    journal_close(j);
+    sim_disk_wipe(&d);
+    return unused;
+}
+
+static void a_crash_at_a_roll_of_a_full_disk_keeps_the_reserve(void **state)
+{
+    (void)state;
+    unsigned unused = 0;
+    enum { SEEDS = 32 };
+    for (uint64_t seed = 1; seed <= SEEDS; seed++)
+        unused += crash_at_a_full_roll(seed);
+    assert_in_range(unused, 1, SEEDS - 1);
+}
+
 static bool same_replay(const struct replay *a, const struct replay *b)
 {
     if (a->quiet_term != b->quiet_term || a->quiet_vote != b->quiet_vote ||
@@ -644,6 +684,7 @@ int main(void)
         cmocka_unit_test(every_flipped_byte_is_refused_or_harmless),
         cmocka_unit_test(every_cut_or_missing_file_is_refused),
         cmocka_unit_test(a_full_disk_uses_the_reserve_until_there_is_room),
+        cmocka_unit_test(a_crash_at_a_roll_of_a_full_disk_keeps_the_reserve),
         cmocka_unit_test(a_directory_belongs_to_one_process),
         cmocka_unit_test(a_file_is_its_data_and_zeros),
         cmocka_unit_test(a_file_grows_piece_by_piece_and_gets_its_name),
