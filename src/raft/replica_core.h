@@ -98,7 +98,8 @@ struct doubt {
     uint64_t since_ms; /* it began, or this node was still catching up */
     uint64_t asked[NODE_PLACES],
         told[NODE_PLACES]; /* by place: who votes; who has said how far it is */
-    struct group_floor floor;
+    struct group_floor floors[NODE_PLACES]; /* by place: what it has said last */
+    uint64_t term;                          /* the latest that any of them ever said */
 };
 
 /* One shard on this node. */

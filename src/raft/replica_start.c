@@ -185,7 +185,7 @@ void start_report(struct replica *o, const struct peer_message *msg)
     buf_done(&data);
 }
 
-static void raise_floor(struct group_floor *floor, const struct group_floor *by)
+static void lengthen(struct group_floor *floor, const struct group_floor *by)
 {
     bool longer = by->log_term != floor->log_term ? by->log_term > floor->log_term
                                                   : by->index > floor->index;
@@ -193,7 +193,18 @@ static void raise_floor(struct group_floor *floor, const struct group_floor *by)
         floor->log_term = by->log_term;
         floor->index = by->index;
     }
-    floor->term = by->term > floor->term ? by->term : floor->term;
+}
+
+/* What a voter said before its own disk was put back counts no more: nobody has that log now,
+ * and all would wait for a leader with it. What was committed, others have, and say so. A term
+ * counts for ever: this node may have voted in it. */
+static void lower_gate(struct replica_group *r)
+{
+    struct group_floor floor = {.term = r->doubt.term};
+    for (size_t i = 0; i < NODE_PLACES; i++)
+        if (r->doubt.asked[i] != 0)
+            lengthen(&floor, &r->doubt.floors[i]);
+    group_gate_lower(r->group, &floor);
 }
 
 static bool has_all(const struct replica_group *r)
@@ -221,10 +232,11 @@ static bool take_report(struct replica_group *r, uint64_t from, struct reader *i
         return false;
     group_conf(r->group, &conf);
     ask_voters(d, &conf);
-    raise_floor(&d->floor, &floor);
     d->told[place_of(from)] = from;
+    d->floors[place_of(from)] = floor;
+    d->term = floor.term > d->term ? floor.term : d->term;
     if (d->lasts && has_all(r))
-        group_gate_lower(r->group, &d->floor);
+        lower_gate(r);
     return true;
 }
 

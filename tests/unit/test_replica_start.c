@@ -1,8 +1,9 @@
 /* Copies of a data directory that are started: the cluster knows a later start, and they end.
  */
 #include "few_nodes.h"
+#include "raft/replica_core.h"
 
-enum { ROUND_MS = 5000 };
+enum { ROUND_MS = 5000, SOON_MS = 2000 }; /* before ORDER_DOUBT_MS, when each trusts itself */
 
 /* Its disk becomes what it was when `copy` was made. The others have started again meanwhile:
  * no leader remembers what it had acknowledged. */
@@ -69,11 +70,56 @@ static void a_process_is_not_over_when_its_run_is(void **state)
     end(w);
 }
 
+static bool has_heard(struct world *w, uint64_t id, uint64_t of)
+{
+    for (size_t g = 0; g < GROUPS; g++)
+        if (raft(&w->nodes[id])->replicas[g].doubt.told[of] != of)
+            return false;
+    return true;
+}
+
+/* All start at once, and the one with the longest log says how long that is. Then its disk is
+ * put back: nobody has what it had said, and nobody may wait for it. */
+static void what_a_node_said_before_its_disk_was_put_back_counts_no_more(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    struct sim_disk copy;
+    sim_disk_init(&copy, 9);
+    run(w, ROUND_MS);
+    uint64_t leader = group_leader(replica_group(raft(&w->nodes[1]), 0));
+    sim_disk_copy(&copy, &w->nodes[leader].disk);
+    for (uint64_t id = 1; id <= 3; id++)
+        if (id != leader)
+            stop(w, id);
+    uint64_t last = group_last(replica_group(raft(&w->nodes[leader]), 0));
+    struct op op = {.kind = OP_TICK};
+    w->nodes[leader].order->ops->submit(w->nodes[leader].order, 0, &op);
+    run(w, 10);
+    assert_true(group_last(replica_group(raft(&w->nodes[leader]), 0)) > last);
+    stop(w, leader);
+    for (uint64_t id = 1; id <= 3; id++)
+        start(w, id);
+    uint64_t one = leader % 3 + 1;
+    uint64_t two = one % 3 + 1;
+    while (!has_heard(w, one, leader) || !has_heard(w, two, leader))
+        run(w, 1);
+    stop(w, leader);
+    sim_disk_copy(&w->nodes[leader].disk, &copy);
+    sim_disk_wipe(&copy);
+    start(w, leader);
+    run(w, SOON_MS);
+    for (uint64_t id = 1; id <= 3; id++)
+        assert_null(not_ready(w, id));
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_from_before_another_run_of_the_same_process_ends),
         cmocka_unit_test(a_process_is_not_over_when_its_run_is),
+        cmocka_unit_test(what_a_node_said_before_its_disk_was_put_back_counts_no_more),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
