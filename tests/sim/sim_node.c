@@ -199,6 +199,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                   : sim_chance(w, 40) ? 200 + sim_random(w, 100)
                                       : 900 + sim_random(w, 100);
     n->paused_until = 0;
+    n->next_wake = 0; /* one that was posted in its last life is void */
     n->lost_ms = 0;
     w->calm_ms = w->calm_ms > w->now ? w->calm_ms : w->now;
     n->dying = false;
