@@ -83,14 +83,18 @@ bool peer_send_tls(struct tls *t, uv_tcp_t *tcp)
     return sent;
 }
 
-void peers_forget(struct peers *p, bool (*is_gone)(void *ctx, uint64_t node))
+void peers_forget(struct peers *p, bool (*is_gone)(void *ctx, uint64_t node),
+                  bool (*is_member)(void *ctx, uint64_t node))
 {
     for (size_t i = 0; i < NODE_PLACES; i++) {
         struct inlet *in = p->inlets_in[i];
         struct link *l = p->links[i];
         if (in && is_gone(p->config.ctx, in->node))
             close_inlet(in);
-        if (l && is_gone(p->config.ctx, l->node))
+        if (!l || !l->wanted)
+            continue;
+        bool calls = in && in->node == l->node;
+        if (is_gone(p->config.ctx, l->node) || (!calls && !is_member(p->config.ctx, l->node)))
             link_forget(l);
     }
 }

@@ -73,8 +73,10 @@ BELAY_MUST_CHECK enum belay_err peers_open(const struct peers_config *config,
                                            struct peers **ret);
 /* Connect, and keep at it. With TLS it must prove that it is `name`. */
 void peers_want(struct peers *p, uint64_t node, const char *name, const char *address);
-/* Ends the connections with nodes of which is_gone(config.ctx) says so. */
-void peers_forget(struct peers *p, bool (*is_gone)(void *ctx, uint64_t node));
+/* Ends the connections with nodes of which is_gone(config.ctx) says so, and those to nodes that
+ * are no members and do not call either. */
+void peers_forget(struct peers *p, bool (*is_gone)(void *ctx, uint64_t node),
+                  bool (*is_member)(void *ctx, uint64_t node));
 void peers_send(struct peers *p, uint64_t node, struct slice frame);
 void peers_flush(struct peers *p);                          /* end of a turn */
 bool peers_is_up(const struct peers *p, uint64_t node);     /* connected both ways */

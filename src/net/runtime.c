@@ -277,7 +277,8 @@ static bool may_speak(void *ctx, const struct peer_hello *hello, struct peer_ref
     }
     refusal_clear(h->refusals.by_us, hello->node);
     group_conf(replica_group(h->order, 0), &conf);
-    if (conf.n == 0) /* being added, this node knows nobody but who calls */
+    /* Added while this node was away, it may lead by now: it must be answered. */
+    if (!group_conf_find(&conf, hello->node))
         peers_want(h->peers, hello->node, hello->name, hello->peer);
     return true;
 }
@@ -307,12 +308,21 @@ static bool is_gone(void *ctx, uint64_t node)
     return replica_was_removed(h->order, node);
 }
 
-/* Connections follow the members. Who is none any more stops hearing and being heard. */
+static bool is_member(void *ctx, uint64_t node)
+{
+    struct runtime *h = ctx;
+    struct group_conf conf;
+    group_conf(replica_group(h->order, 0), &conf);
+    return group_conf_find(&conf, node);
+}
+
+/* Connections follow the members. Who is none any more stops hearing and being heard; who is
+ * none yet is answered as long as it calls. */
 static void follow_members(struct runtime *h)
 {
     struct group_conf conf;
     group_conf(replica_group(h->order, 0), &conf);
-    peers_forget(h->peers, is_gone);
+    peers_forget(h->peers, is_gone, is_member);
     for (size_t i = 0; i < conf.n; i++) {
         const struct group_server *s = &conf.servers[i];
         struct member m;

@@ -162,7 +162,8 @@ uint64_t replica_kept_bytes(const struct replica *o, size_t group_no);
 uint64_t replica_last_node(const struct replica *o);
 /* For the next member: larger than all before it, and in a place that no member has. */
 uint64_t replica_next_node(const struct replica *o);
-/* False: another node has its place, as far as this one knows. */
+/* False: another node has its place, as far as this one knows. An older one that is not heard
+ * may be gone: this node's own view may be so old that it lacks who leads by now. */
 bool replica_has_room(const struct replica *o, uint64_t node);
 /* It was a member, and a committed configuration has let it go. A node that is about to be
  * added, or whose being added is not known to be committed yet, was not. */

@@ -177,6 +177,23 @@ uint64_t replica_next_node(const struct replica *o)
     return next;
 }
 
+static bool is_silent(const struct replica *o, uint64_t node)
+{
+    uint64_t heard_ms = replica_standing(o, node)->heard_ms;
+    uint64_t since_ms = heard_ms > o->opened_ms ? heard_ms : o->opened_ms;
+    return replica_now(o) - since_ms >= ORDER_UNHEARD_MS;
+}
+
+static bool is_taken(const struct replica *o, const struct group_conf *conf, uint64_t node)
+{
+    for (size_t i = 0; i < conf->n; i++) {
+        uint64_t id = conf->servers[i].id;
+        if (place_of(id) == place_of(node) && (id > node || !is_silent(o, id)))
+            return true;
+    }
+    return false;
+}
+
 bool replica_has_room(const struct replica *o, uint64_t node)
 {
     struct group_conf last, committed;
@@ -184,8 +201,8 @@ bool replica_has_room(const struct replica *o, uint64_t node)
     group_conf_committed(o->replicas[0].group, &committed);
     if (group_conf_find(&last, node) || group_conf_find(&committed, node))
         return true;
-    return place_of(node) != place_of(o->config.node) && !has_place(&last, node) &&
-           !has_place(&committed, node);
+    return place_of(node) != place_of(o->config.node) && !is_taken(o, &last, node) &&
+           !is_taken(o, &committed, node);
 }
 
 /* Who is removed is in the state before: run_is_known(). It stays there until a newer node has

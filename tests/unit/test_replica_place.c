@@ -91,9 +91,32 @@ static void members_are_replaced_without_end(void **state)
     end(w);
 }
 
+/* A node that was away has an old list of members: who leads by now may have the place of one
+ * in it. That one is not heard then. */
+static void a_newer_node_has_room_when_the_older_one_is_not_heard(void **state)
+{
+    (void)state;
+    enum { NEWER = NODE_PLACES + 2 };
+    struct world *w = begin(3);
+    run(w, 5000);
+    assert_false(replica_has_room(raft(&w->nodes[1]), NEWER));
+    stop(w, 2);
+    run(w, ORDER_UNHEARD_MS / 2);
+    assert_false(replica_has_room(raft(&w->nodes[1]), NEWER));
+    run(w, ORDER_UNHEARD_MS);
+    assert_true(replica_has_room(raft(&w->nodes[1]), NEWER));
+    assert_true(replica_has_room(raft(&w->nodes[1]), 2)); /* it may come back */
+    start(w, 2);
+    run(w, 5000);
+    assert_false(replica_has_room(raft(&w->nodes[1]), NEWER));
+    assert_false(replica_has_room(raft(&w->nodes[2]), NEWER)); /* its own place */
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_newer_node_has_room_when_the_older_one_is_not_heard),
         cmocka_unit_test(members_are_replaced_without_end),
     };
     log_set_level(LOG_ERROR);
