@@ -1,12 +1,14 @@
 /* remaining.c - how much of a lease is left when its answer is given. */
 #include "engine/remaining.h"
 
+#define UNKNOWN_AHEAD (INT64_MAX / 2)
+
 void remaining_heard(struct remaining *l, uint64_t clock_ms, uint64_t now_ms, bool is_own)
 {
     int64_t ahead = (int64_t)(now_ms - clock_ms);
     if (!l->is_known) {
         *l = (struct remaining){
-            .is_known = true, .since_ms = clock_ms, .ahead = ahead, .earlier = ahead};
+            .is_known = true, .since_ms = clock_ms, .ahead = ahead, .earlier = UNKNOWN_AHEAD};
     } else if (clock_ms - l->since_ms >= LATE_KEEP_MS) {
         l->earlier = l->ahead;
         l->ahead = ahead;

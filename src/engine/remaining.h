@@ -6,7 +6,8 @@
  * time was ahead of that clock at most: a message that was long on its way says too little, and
  * none says too much. What was known before counts on for LATE_KEEP_MS after something is heard
  * again; until then all that is old has been read. (Time stands still while nobody leads, so it
- * must be forgotten some time.) */
+ * must be forgotten some time.) For so long after the very first time that is heard nothing is
+ * known, and a lease counts from when it was asked for. */
 #ifndef BELAY_ENGINE_REMAINING_H
 #define BELAY_ENGINE_REMAINING_H
 
