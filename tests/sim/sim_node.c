@@ -68,7 +68,7 @@ static void host_send(void *ctx, uint64_t to, struct slice frame)
     struct sim_node *n = ctx;
     struct sim_world *w = n->w;
     to = sim_of_number(w, to);
-    if (to == 0 || to > SIM_NODES)
+    if (to == 0 || to > SIM_NODES || n->dying) /* fatal() of a real host does not return */
         return;
     unsigned copies = !w->healing && sim_chance(w, w->plan.twice) ? 2 : 1;
     for (unsigned i = 0; i < copies; i++) {
