@@ -38,9 +38,9 @@ static int64_t passed(const struct remaining *l, uint64_t clock_ms, uint64_t at_
 void remaining_tell(const struct remaining *l, uint64_t clock_ms, uint64_t asked_ms,
                     struct event *ev)
 {
-    if (!l->is_known || !is_lease(ev))
+    if (!is_lease(ev))
         return;
-    int64_t late_ms = passed(l, clock_ms, ev->at_ms);
+    int64_t late_ms = l->is_known ? passed(l, clock_ms, ev->at_ms) : UNKNOWN_AHEAD;
     late_ms = late_ms < (int64_t)asked_ms ? late_ms : (int64_t)asked_ms;
     if (late_ms < LATE_MS)
         return;

@@ -52,6 +52,7 @@ static void at_first_a_lease_counts_from_when_it_was_asked_for(void **state)
 {
     (void)state;
     struct remaining l = {0};
+    assert_int_equal(left(&l, FIRST_MS, 1800), TTL_MS - 1800);
     remaining_heard(&l, FIRST_MS, GRANTED_MS, false);
     assert_int_equal(left(&l, FIRST_MS, 1800), TTL_MS - 1800);
     assert_int_equal(left(&l, FIRST_MS, TTL_MS), 0);
