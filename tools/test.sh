@@ -148,6 +148,7 @@ step_canaries() {
     canary "a dead node's waiter" dead --canaries 2048
     canary "a session that was kept long ago" sessions --canaries 32
     canary "two members in one place" places --canaries 64
+    canary "a leader that is not called back" places --canaries 4096
     canary "the commit rule of figure 8" all --guards-off 8192
     canary "a snapshot inside another" snapshots --guards-off 2
     canary "entries before the snapshot" snapshots --guards-off 128

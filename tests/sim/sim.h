@@ -29,10 +29,11 @@ enum {
 
 /* Beside those of enum replica_canary. */
 enum {
-    CANARY_NO_COUNTER = 8, /* the counter of fences is not in the snapshot */
-    CANARY_LATE = 1024,    /* an answer says what was left when it was granted */
-    CANARY_BY_NUMBER = 16, /* a cancel means whoever has the asker's number */
-    CANARY_OLD_KEEP = 32,  /* a node counts on a session that was kept long ago */
+    CANARY_NO_COUNTER = 8,      /* the counter of fences is not in the snapshot */
+    CANARY_LATE = 1024,         /* an answer says what was left when it was granted */
+    CANARY_BY_NUMBER = 16,      /* a cancel means whoever has the asker's number */
+    CANARY_OLD_KEEP = 32,       /* a node counts on a session that was kept long ago */
+    CANARY_NO_CALL_BACK = 4096, /* a node speaks only to the members that it knows */
 };
 
 /* Of an asker's count so many bits are compared, as if numbers came again that soon: there are
@@ -114,8 +115,9 @@ struct sim_node {
     struct journal_job *job; /* being written */
     struct fetch *fetch;     /* a piece is */
     struct snapshot_task *task;
-    bool member; /* has been part of the cluster */
-    bool joins;  /* it was not there when it was made */
+    bool member;                /* has been part of the cluster */
+    bool joins;                 /* it was not there when it was made */
+    bool called[SIM_NODES + 1]; /* by whom, since it has started */
     bool wrong_disk;
     struct sim_disk copy; /* of its disk, as it was */
     bool has_copy;

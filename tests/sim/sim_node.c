@@ -63,12 +63,23 @@ static void host_write(void *ctx, struct journal_job *job)
     ev->life = n->life;
 }
 
+/* Nodes call the members that they know, and whoever calls them (runtime.c). */
+static bool has_address(const struct sim_node *n, uint64_t to)
+{
+    struct group_conf conf;
+    bool calls = n->called[to] && !(n->w->options->canaries & CANARY_NO_CALL_BACK);
+    group_conf(sim_group(n, 0), &conf);
+    return calls || group_conf_find(&conf, sim_number(n->w, to));
+}
+
 static void host_send(void *ctx, uint64_t to, struct slice frame)
 {
     struct sim_node *n = ctx;
     struct sim_world *w = n->w;
     to = sim_of_number(w, to);
     if (to == 0 || to > SIM_NODES || n->dying) /* fatal() of a real host does not return */
+        return;
+    if (!has_address(n, to))
         return;
     unsigned copies = !w->healing && sim_chance(w, w->plan.twice) ? 2 : 1;
     for (unsigned i = 0; i < copies; i++) {
@@ -204,6 +215,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
     w->calm_ms = w->calm_ms > w->now ? w->calm_ms : w->now;
     n->dying = false;
     n->news = (struct sim_news){0};
+    memset(n->called, 0, sizeof n->called);
     memset(n->applied, 0, sizeof n->applied);
     memset(n->compared, 0, sizeof n->compared);
     memset(n->read_at, 0, sizeof n->read_at);
@@ -417,8 +429,9 @@ void sim_node_event(struct sim_world *w, struct sim_event *ev)
         uint64_t from = sim_number(w, ev->from);
         const struct sim_node *sender = &w->nodes[ev->from];
         bool lost = !sender->order && sender->lost_ms; /* with the connection that it came by */
-        if (!w->cut[ev->from][ev->node] && !lost && replica_has_room(o, from) &&
-            !replica_receive(o, from, buf_slice(&ev->bytes)))
+        bool heard = !w->cut[ev->from][ev->node] && !lost && replica_has_room(o, from);
+        n->called[ev->from] |= heard;
+        if (heard && !replica_receive(o, from, buf_slice(&ev->bytes)))
             sim_wrong(w, "refused", "node %" PRIu64 " by node %" PRIu64, ev->from, ev->node);
     } else if (ev->kind == EV_WRITTEN) {
         struct journal_job *job = n->job;
