@@ -244,9 +244,9 @@ static enum belay_err file_reserve(struct disk *d, uint64_t bytes, uint64_t *ret
     return err == BELAY_ERR_IO && errno == ENOSPC ? BELAY_ERR_LIMIT : err;
 }
 
-/* A small file changes places with a spare one, which keeps its blocks for the next time: so it
- * can be written on a full disk. */
-static enum belay_err put_small(struct disk_file *f, const char *name, struct slice data)
+/* A small file that is there changes places with a spare one, which keeps its blocks for the next
+ * time: so it can be written on a full disk. */
+static enum belay_err replace_small(struct disk_file *f, const char *name, struct slice data)
 {
     char spare[DISK_NAME_MAX + 8];
     snprintf(spare, sizeof spare, ".%s.spare", name);
@@ -256,7 +256,7 @@ static enum belay_err put_small(struct disk_file *f, const char *name, struct sl
     bool ok =
         write_all(fd, data, 0) && ftruncate(fd, (off_t)data.len) == 0 && fsync(fd) == 0 &&
         (renameat2(f->dir, spare, f->dir, name, RENAME_EXCHANGE) == 0 ||
-         renameat(f->dir, spare, f->dir, name) == 0); /* the first one, or it cannot be done */
+         renameat(f->dir, spare, f->dir, name) == 0); /* the file system cannot exchange */
     int saved = errno;
     close(fd);
     errno = saved;
@@ -265,8 +265,9 @@ static enum belay_err put_small(struct disk_file *f, const char *name, struct sl
 
 static enum belay_err file_put(struct disk *d, const char *name, struct slice data)
 {
-    return data.len <= DISK_SMALL_BYTES ? put_small(self(d), name, data)
-                                        : make(self(d), name, data, 0);
+    struct disk_file *f = self(d);
+    bool small = data.len <= DISK_SMALL_BYTES && faccessat(f->dir, name, F_OK, 0) == 0;
+    return small ? replace_small(f, name, data) : make(f, name, data, 0);
 }
 
 static bool open_file(struct disk_file *f, const char *name)

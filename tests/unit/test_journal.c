@@ -4,9 +4,12 @@
 #include "../sim/sim_disk.h"
 #include "base/log.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -642,6 +645,62 @@ static void count_half_made(void *ctx, const char *name)
     *(size_t *)ctx += disk_file_is_half_made(name);
 }
 
+/* The names of a directory, each with a space behind it, in order. */
+static void names_in(const char *path, char ret[256])
+{
+    struct dirent **entries;
+    int n = scandir(path, &entries, NULL, alphasort);
+    assert_true(n >= 0);
+    ret[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        size_t len = strlen(ret);
+        if (strcmp(entries[i]->d_name, ".") != 0 && strcmp(entries[i]->d_name, "..") != 0)
+            snprintf(ret + len, 256 - len, "%s ", entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+/* Small or large, new or not: a file that cannot be completed leaves what was there, and nothing
+ * beside it but the spare one of a small file that has been replaced. */
+static void a_file_that_cannot_be_completed_leaves_nothing(void **state)
+{
+    (void)state;
+    enum { LARGE = 2 * DISK_SMALL_BYTES, SMALL_FILE = 100, ALLOWED = 10 };
+    static const char bytes[LARGE];
+    char path[] = "/tmp/belay-journal-XXXXXX";
+    char names[256];
+    struct disk *d;
+    struct buf got = {0};
+    struct rlimit whole, tiny;
+    assert_non_null(mkdtemp(path));
+    assert_int_equal(disk_file_open(path, &d), BELAY_OK);
+    assert_int_equal(d->ops->put(d, "a", SLICE("first")), BELAY_OK);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &whole), 0);
+    tiny = (struct rlimit){.rlim_cur = ALLOWED, .rlim_max = whole.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tiny), 0);
+    enum belay_err small = d->ops->put(d, "snapshot-0-5-1", slice_of(bytes, SMALL_FILE));
+    enum belay_err large = d->ops->put(d, "snapshot-0-6-1", slice_of(bytes, LARGE));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &whole), 0);
+    assert_int_equal(small, BELAY_ERR_IO);
+    assert_int_equal(large, BELAY_ERR_IO);
+    names_in(path, names);
+    assert_string_equal(names, "a lock ");
+    assert_int_equal(d->ops->put(d, "a", SLICE("second")), BELAY_OK);
+    assert_int_equal(d->ops->put(d, "a", SLICE("third")), BELAY_OK);
+    names_in(path, names);
+    assert_string_equal(names, ".a.spare a lock ");
+    assert_int_equal(d->ops->read(d, "a", &got), BELAY_OK);
+    assert_true(slice_eq(buf_slice(&got), SLICE("third")));
+    buf_done(&got);
+    for (const char *const *name = (const char *const[]){"a", ".a.spare", "lock", NULL}; *name;
+         name++)
+        assert_int_equal(d->ops->remove(d, *name), BELAY_OK);
+    d->ops->close(d);
+    assert_int_equal(rmdir(path), 0);
+}
+
 static void what_is_not_completed_gives_its_space_back(void **state)
 {
     (void)state;
@@ -688,6 +747,7 @@ int main(void)
         cmocka_unit_test(a_directory_belongs_to_one_process),
         cmocka_unit_test(a_file_is_its_data_and_zeros),
         cmocka_unit_test(a_file_grows_piece_by_piece_and_gets_its_name),
+        cmocka_unit_test(a_file_that_cannot_be_completed_leaves_nothing),
         cmocka_unit_test(what_is_not_completed_gives_its_space_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
