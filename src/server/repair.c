@@ -132,17 +132,9 @@ static enum belay_err replace(struct repair *r, const char *made, struct disk *d
     return err;
 }
 
-static void discard(void *disk, const char *name)
-{
-    struct disk *d = disk;
-    enum belay_err err = d->ops->remove(d, name);
-    (void)err; /* it is in nobody's way */
-}
-
 enum belay_err repair_salvage(struct repair *r)
 {
     char made[PATH_MAX_BYTES];
-    char lock[PATH_MAX_BYTES + 8];
     struct disk *disk;
     uint64_t seed;
     BELAY_CHECK(getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed);
@@ -155,11 +147,7 @@ enum belay_err repair_salvage(struct repair *r)
     if (err == BELAY_OK)
         err = replace(r, made, disk);
     int saved = errno;
-    (void)disk->ops->list(disk, discard, disk); /* nothing, if it has taken its place */
-    snprintf(lock, sizeof lock, "%s/lock", made);
-    (void)unlink(lock);
-    (void)rmdir(made);
-    disk->ops->close(disk);
+    disk_file_discard(disk, made); /* what has not taken its place: the reserve, or all of it */
     errno = saved;
     return err;
 }

@@ -69,6 +69,10 @@ BELAY_MUST_CHECK enum belay_err disk_file_look(const char *path, struct disk **r
 /* The name of a file that was being made when the process ended. */
 bool disk_file_is_half_made(const char *name);
 
+/* Closes it, and removes its directory with all files in it, also those that list() leaves out.
+ * What cannot be removed stays. */
+void disk_file_discard(struct disk *d, const char *path);
+
 /* In a forked child: it must not keep the lock when its parent dies. */
 void disk_file_forget_lock(struct disk *d);
 #endif

@@ -447,6 +447,20 @@ enum belay_err disk_file_look(const char *path, struct disk **ret_disk)
     return open_dir(path, O_RDONLY, ret_disk);
 }
 
+void disk_file_discard(struct disk *d, const char *path)
+{
+    int fd = openat(self(d)->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir))
+        (void)unlinkat(fd, e->d_name, 0); /* of "." and ".." nothing comes */
+    if (dir)
+        closedir(dir);
+    else if (fd >= 0)
+        close(fd);
+    file_close(d);
+    (void)rmdir(path);
+}
+
 void disk_file_forget_lock(struct disk *d)
 {
     struct disk_file *f = self(d);
