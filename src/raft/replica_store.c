@@ -507,20 +507,46 @@ void replica_save_memory(struct replica *o)
         begin_snapshot(most, 0);
 }
 
+/* Whoever fetches the last one would have to begin again with a new one. */
+static bool is_fetched(const struct replica_group *r)
+{
+    return replica_now(r->o) - r->fetched_ms < ORDER_FETCH_MS;
+}
+
+static bool is_due(const struct replica_group *r)
+{
+    uint64_t due = r->o->config.snapshot_bytes;
+    if (r->snapshot_size > due)
+        due = r->snapshot_size;
+    if (is_fetched(r))
+        due *= 2;
+    /* one that nobody takes, of before group_snapshot_begin() refused it */
+    bool useless = r->snapshot.conf_index > r->snapshot.index;
+    return r->log_bytes > due || useless;
+}
+
+/* A quiet shard among busy ones keeps old segments for a few entries. Is that more than a few
+ * segments, and than all shards would write if each gave them up? So a large shard is not
+ * written again and again to keep the journal short. */
+static bool is_pinned(const struct replica *o)
+{
+    uint64_t enough = PINNED_SEGMENTS * o->config.segment_bytes;
+    if (o->base.n_groups == 1 || journal_segments(o->journal) <= PINNED_SEGMENTS)
+        return false;
+    for (size_t i = 0; i < o->base.n_groups; i++) {
+        const struct replica_group *r = &o->replicas[i];
+        enough += is_fetched(r) ? 2 * r->snapshot_size : r->snapshot_size;
+    }
+    return journal_bytes(o->journal) > enough;
+}
+
 void store_settle(struct replica *o)
 {
     uint64_t oldest = UINT64_MAX;
     struct replica_group *pin = NULL;
     for (size_t i = 0; i < o->base.n_groups; i++) {
         struct replica_group *r = &o->replicas[i];
-        uint64_t due = o->config.snapshot_bytes;
-        if (r->snapshot_size > due)
-            due = r->snapshot_size;
-        if (replica_now(o) - r->fetched_ms < ORDER_FETCH_MS)
-            due *= 2; /* with a new one whoever fetches it would have to begin again */
-        /* one that nobody takes, of before group_snapshot_begin() refused it */
-        bool useless = r->snapshot.conf_index > r->snapshot.index;
-        if (r->log_bytes > due || useless)
+        if (is_due(r))
             begin_snapshot(r, o->config.trailing);
         uint64_t lsn = group_oldest_lsn(r->group);
         if (lsn < oldest) {
@@ -529,10 +555,9 @@ void store_settle(struct replica *o)
         }
     }
     journal_release(o->journal, oldest == UINT64_MAX ? journal_durable(o->journal) : oldest);
-    /* A quiet shard among busy ones keeps old segments for a few entries: it gives them up. And
-     * so does every shard when the disk is full. */
-    bool pinned = o->base.n_groups > 1 && journal_segments(o->journal) > PINNED_SEGMENTS;
-    if (pin && (pinned || (o->full && journal_segments(o->journal) > 1))) {
+    /* Who pins the journal gives its entries up; and so does every shard when the disk is full.
+     */
+    if (pin && (is_pinned(o) || (o->full && journal_segments(o->journal) > 1))) {
         group_snapshot_trim(pin->group, &pin->snapshot, replica_now(o));
         begin_snapshot(pin, 0);
     }
@@ -663,6 +688,8 @@ enum belay_err store_open(struct replica *o)
     struct orphans orphans = {o, BELAY_OK};
     if (o->config.snapshot_bytes == 0)
         o->config.snapshot_bytes = ORDER_SNAPSHOT_BYTES;
+    if (o->config.segment_bytes == 0)
+        o->config.segment_bytes = JOURNAL_SEGMENT_BYTES;
     if (o->config.trailing == 0)
         o->config.trailing = ORDER_TRAILING;
     if (o->config.piece_bytes == 0)

@@ -164,6 +164,19 @@ static struct asked acquire(struct node *n, const char *name, uint64_t wait_ms)
     return *a;
 }
 
+static enum event_kind acquire_with(struct node *n, int no, struct slice body)
+{
+    struct asked a = {.ask = {.answer = on_answer}};
+    char name[32];
+    snprintf(name, sizeof name, "lock-%d", no);
+    struct op op = acquire_op(name, 0);
+    op.body = body;
+    op.flags = body.len ? OP_SET_BODY : 0;
+    engine_submit(n->engine, &op, &a.ask);
+    pump(n);
+    return a.kind;
+}
+
 static void fill(struct node *n, int from, int to)
 {
     for (int i = from; i < to; i++) {
@@ -272,7 +285,6 @@ static void groups_share_a_journal_and_keep_their_own(void **state)
     sim_disk_wipe(&d);
 }
 
-/* Without a leader for longer than a cancel would wait by itself. */
 /* A shard that has said nothing since its snapshot keeps none of the journal that the others
  * fill, also after a restart. */
 static void a_quiet_shard_does_not_keep_the_journal(void **state)
@@ -309,6 +321,49 @@ static void a_quiet_shard_does_not_keep_the_journal(void **state)
         assert_int_equal(node_open_with(&n, &d, GROUPS, 1), BELAY_OK);
         assert_int_equal(group_applied(replica_group(replica_of(n.order), QUIET)), quiet + 1);
     }
+    node_close(&n);
+    sim_disk_wipe(&d);
+}
+
+static uint64_t bytes_put;
+
+static enum belay_err put_and_count(struct disk *disk, const char *name, struct slice data)
+{
+    bytes_put += data.len;
+    return sim_disk_put(disk, name, data);
+}
+
+/* A busy shard with a large state beside quiet ones: it is not written again and again to keep the
+ * journal short, so snapshots write no more than the journal does. */
+static void a_large_shard_among_others_is_not_written_more_often_than_the_journal(void **state)
+{
+    (void)state;
+    enum { GROUPS = 3, LOCKS = 40, BODY_BYTES = 4096 };
+    static struct sim_disk d;
+    static char body[BODY_BYTES];
+    struct node n;
+    struct disk_ops counts;
+    memset(body, 'x', sizeof body);
+    sim_disk_init(&d, 1);
+    counts = *d.base.ops;
+    counts.put = put_and_count;
+    d.base.ops = &counts;
+    assert_int_equal(node_open_with(&n, &d, GROUPS, 1), BELAY_OK);
+    struct replica *o = replica_of(n.order);
+    for (int i = 0; i < LOCKS; i++)
+        assert_int_equal(acquire_with(&n, i, slice_of(body, sizeof body)), EVENT_GRANTED);
+    for (int i = 0; i < GROUPS; i++) {
+        replica_snapshot_now(o);
+        pump(&n);
+    }
+    assert_true(bytes_put > LOCKS * BODY_BYTES);
+    bytes_put = 0;
+    uint64_t before = journal_durable(replica_journal(o));
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(acquire_with(&n, i % LOCKS, slice_of(NULL, 0)), EVENT_GRANTED);
+    uint64_t written = (journal_durable(replica_journal(o)) - before) * JOURNAL_SECTOR;
+    assert_true(bytes_put > LOCKS * BODY_BYTES);
+    assert_true(bytes_put <= written);
     node_close(&n);
     sim_disk_wipe(&d);
 }
@@ -374,6 +429,7 @@ static void a_snapshot_that_cannot_be_read_back_replaces_nothing(void **state)
     sim_disk_wipe(&d);
 }
 
+/* Without a leader for longer than a cancel would wait by itself. */
 static void what_is_called_off_stays_so_as_long_as_it_may_happen(void **state)
 {
     (void)state;
@@ -505,6 +561,7 @@ int main(void)
         cmocka_unit_test(a_restart_has_the_same_state_and_larger_fences),
         cmocka_unit_test(groups_share_a_journal_and_keep_their_own),
         cmocka_unit_test(a_quiet_shard_does_not_keep_the_journal),
+        cmocka_unit_test(a_large_shard_among_others_is_not_written_more_often_than_the_journal),
         cmocka_unit_test(a_snapshot_that_cannot_be_read_back_replaces_nothing),
         cmocka_unit_test(what_is_called_off_stays_so_as_long_as_it_may_happen),
         cmocka_unit_test(a_node_that_started_very_often_is_still_the_same_node),
