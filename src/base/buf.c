@@ -32,14 +32,17 @@ bool buf_grow(struct buf *b, size_t n)
     size_t cap = 64;
     while (cap < len + n)
         cap *= 2;
-    char *mem = malloc(cap);
+    /* A large block only moves: it is never there twice. */
+    char *mem = b->start == 0 ? realloc(b->mem, cap) : malloc(cap);
     if (!mem) {
         b->oom = true;
         return false;
     }
-    if (len)
-        memcpy(mem, b->mem + b->start, len);
-    free(b->mem);
+    if (b->start != 0) {
+        if (len)
+            memcpy(mem, b->mem + b->start, len);
+        free(b->mem);
+    }
     *b = (struct buf){.mem = mem, .end = len, .cap = cap};
     return true;
 }

@@ -220,7 +220,7 @@ static const struct cli_option serve_options[] = {
      "listen beyond loopback although nobody logs in; nodes speak plain text without --tls-ca"},
     {"host", 0, CLI_TEXT, "NAME", "another name of this server that web pages may use"},
     {"max-memory", 0, CLI_SIZE, "SIZE",
-     "above it new things are refused with OVERLOADED (three quarters of what is there)"},
+     "above it new things are refused with OVERLOADED (three fifths of what is there)"},
     {"max-connections", 0, CLI_NUMBER, "N", "connections at once (10000)"},
     {"max-connections-per-address", 0, CLI_NUMBER, "N",
      "of one address (a quarter of them; loopback: all)"},

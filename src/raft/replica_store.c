@@ -410,19 +410,21 @@ struct snapshot_task {
     uint64_t log_bytes;
 };
 
-/* A node that kept what it cannot read would never start again. */
+/* A node that kept what it cannot read would never start again. The bytes are not copied: the
+ * state is there twice meanwhile, and a node may be as full as that allows. */
 static bool is_sound(const struct snapshot_task *task)
 {
     struct disk *disk = task->o->config.disk;
     struct judged *judged = mem_zalloc(sizeof *judged);
-    struct buf file = {0};
-    bool sound =
-        disk->ops->read(disk, task->name, &file) == BELAY_OK &&
-        store_judge(task->o->base.n_groups, task->group_no, buf_slice(&file), judged) &&
-        judged->snap.index == task->snap.index && judged->snap.term == task->snap.term;
+    struct slice bytes;
+    bool sound = false;
+    if (disk->ops->map(disk, task->name, &bytes) == BELAY_OK) {
+        sound = store_judge(task->o->base.n_groups, task->group_no, bytes, judged) &&
+                judged->snap.index == task->snap.index && judged->snap.term == task->snap.term;
+        disk->ops->unmap(disk, bytes);
+    }
     machine_close(judged->state);
     free(judged);
-    buf_done(&file);
     return sound;
 }
 

@@ -106,7 +106,7 @@ static uint64_t address_space(void)
 
 static size_t default_limit(void)
 {
-    uint64_t memory = least(machine_bytes(), cgroup_limit()) / 4 * 3;
+    uint64_t memory = least(machine_bytes(), cgroup_limit()) / 5 * 3;
     uint64_t limit = least(memory, address_space());
     return limit < SERVER_MEMORY_MIN ? SERVER_MEMORY_MIN : (size_t)limit;
 }

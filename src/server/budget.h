@@ -42,7 +42,8 @@ struct budget {
     size_t parts[BUDGET_PARTS]; /* as reported; not the state */
 };
 
-/* limit 0: three quarters of what this process may have (cgroup, ulimit -v, the machine). */
+/* limit 0: three fifths of what this process may have (cgroup, ulimit -v, the machine): what
+ * makes a snapshot needs as much as the state once more. */
 void budget_init(struct budget *b, size_t limit);
 void budget_tend(void); /* once a second */
 size_t budget_share(const struct budget *b, enum budget_part part);

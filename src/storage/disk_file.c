@@ -178,6 +178,33 @@ static enum belay_err file_read_at(struct disk *d, const char *name, uint64_t at
     return ok ? BELAY_OK : BELAY_ERR_IO;
 }
 
+static enum belay_err file_map(struct disk *d, const char *name, struct slice *ret_bytes)
+{
+    int fd = openat(self(d)->dir, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? BELAY_ERR_NOT_FOUND : BELAY_ERR_IO;
+    struct stat st;
+    void *mem = MAP_FAILED;
+    *ret_bytes = slice_of("", 0);
+    bool ok = fstat(fd, &st) == 0;
+    if (ok && st.st_size > 0)
+        mem = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (mem != MAP_FAILED)
+        *ret_bytes = slice_of(mem, (size_t)st.st_size);
+    ok = ok && (st.st_size == 0 || mem != MAP_FAILED);
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return ok ? BELAY_OK : BELAY_ERR_IO;
+}
+
+static void file_unmap(struct disk *d, struct slice bytes)
+{
+    (void)d;
+    if (bytes.len > 0)
+        (void)munmap((void *)(uintptr_t)bytes.data, bytes.len);
+}
+
 /* Fills `name`.new with data and zeros up to `bytes`, and gives it its name; what cannot be
  * completed gives its space back. */
 static enum belay_err make(struct disk_file *f, const char *name, struct slice data,
@@ -369,6 +396,8 @@ static const struct disk_ops file_ops = {.list = file_list,
                                          .read = file_read,
                                          .size = file_size,
                                          .read_at = file_read_at,
+                                         .map = file_map,
+                                         .unmap = file_unmap,
                                          .create = file_create,
                                          .write = file_write,
                                          .put = file_put,

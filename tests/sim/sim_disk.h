@@ -102,6 +102,21 @@ static inline enum belay_err sim_disk_read(struct disk *base, const char *name, 
     return BELAY_OK;
 }
 
+static inline enum belay_err sim_disk_map(struct disk *base, const char *name,
+                                          struct slice *ret_bytes)
+{
+    struct sim_file *f = sim_disk_find(sim_disk_of(base), name, false);
+    if (!f)
+        return BELAY_ERR_NOT_FOUND;
+    *ret_bytes = buf_slice(&f->bytes);
+    return BELAY_OK;
+}
+
+static inline void sim_disk_unmap(struct disk *base, struct slice bytes)
+{
+    (void)base, (void)bytes;
+}
+
 static inline enum belay_err sim_disk_size(struct disk *base, const char *name,
                                            uint64_t *ret_bytes)
 {
@@ -285,6 +300,8 @@ static inline void sim_disk_init(struct sim_disk *d, uint64_t seed)
                                         .read = sim_disk_read,
                                         .size = sim_disk_size,
                                         .read_at = sim_disk_read_at,
+                                        .map = sim_disk_map,
+                                        .unmap = sim_disk_unmap,
                                         .create = sim_disk_create,
                                         .write = sim_disk_write,
                                         .put = sim_disk_put,

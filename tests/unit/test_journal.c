@@ -612,6 +612,7 @@ static void a_file_grows_piece_by_piece_and_gets_its_name(void **state)
     char path[] = "/tmp/belay-journal-XXXXXX";
     struct disk *d;
     struct buf out = {0};
+    struct slice mapped;
     uint64_t size = 0;
     assert_non_null(mkdtemp(path));
     assert_int_equal(disk_file_open(path, &d), BELAY_OK);
@@ -624,6 +625,10 @@ static void a_file_grows_piece_by_piece_and_gets_its_name(void **state)
     assert_int_equal(d->ops->size(d, "a", &size), BELAY_ERR_NOT_FOUND);
     assert_int_equal(d->ops->size(d, "b", &size), BELAY_OK);
     assert_int_equal(size, 12);
+    assert_int_equal(d->ops->map(d, "b", &mapped), BELAY_OK);
+    assert_true(slice_eq(mapped, SLICE("first second")));
+    d->ops->unmap(d, mapped);
+    assert_int_equal(d->ops->map(d, "a", &mapped), BELAY_ERR_NOT_FOUND);
     assert_int_equal(d->ops->read_at(d, "b", 4, 4, &out), BELAY_OK);
     assert_true(slice_eq(buf_slice(&out), SLICE("t se")));
     buf_clear(&out);
