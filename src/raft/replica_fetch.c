@@ -180,13 +180,15 @@ void fetch_receive(struct replica_group *r, const struct peer_message *msg)
 static void judge(struct fetch *f)
 {
     const struct replica *o = f->r->o;
-    struct buf file = {0};
-    f->err = o->config.disk->ops->read(o->config.disk, f->name, &file);
-    if (f->err == BELAY_OK &&
-        (!store_judge(o->base.n_groups, f->r->group_no, buf_slice(&file), &f->judged) ||
-         f->judged.snap.index != f->index || f->judged.snap.term != f->term))
+    struct disk *disk = o->config.disk;
+    struct slice file;
+    f->err = disk->ops->map(disk, f->name, &file); /* two states are there meanwhile */
+    if (f->err != BELAY_OK)
+        return;
+    if (!store_judge(o->base.n_groups, f->r->group_no, file, &f->judged) ||
+        f->judged.snap.index != f->index || f->judged.snap.term != f->term)
         f->err = BELAY_ERR_CORRUPT;
-    buf_done(&file);
+    disk->ops->unmap(disk, file);
 }
 
 static bool is_out_of_space(const struct fetch *f)

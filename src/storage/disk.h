@@ -32,7 +32,7 @@ struct disk_ops {
     enum belay_err (*read_at)(struct disk *d, const char *name, uint64_t at, size_t len,
                               struct buf *out);
     /* As read(), without a copy in memory, until unmap(). When the disk fails later, looking at
-     * the bytes stops the process: for one that was forked for this. */
+     * the bytes stops the process. */
     enum belay_err (*map)(struct disk *d, const char *name, struct slice *ret_bytes);
     void (*unmap)(struct disk *d, struct slice bytes);
     /* A new file of `bytes` zeros behind `head`; it has its name only when it is complete.
