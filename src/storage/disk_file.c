@@ -205,6 +205,12 @@ static void file_unmap(struct disk *d, struct slice bytes)
         (void)munmap((void *)(uintptr_t)bytes.data, bytes.len);
 }
 
+/* A quota that is used up is a full disk. */
+static int cause(void)
+{
+    return errno == EDQUOT ? ENOSPC : errno;
+}
+
 /* Fills `name`.new with data and zeros up to `bytes`, and gives it its name; what cannot be
  * completed gives its space back. */
 static enum belay_err make(struct disk_file *f, const char *name, struct slice data,
@@ -220,7 +226,7 @@ static enum belay_err make(struct disk_file *f, const char *name, struct slice d
         errno = code;
     bool ok = code == 0 && write_all(fd, data, 0) && fsync(fd) == 0 &&
               renameat(f->dir, tmp, f->dir, name) == 0;
-    int saved = errno;
+    int saved = cause();
     close(fd);
     if (!ok)
         (void)unlinkat(f->dir, tmp, 0);
@@ -347,7 +353,7 @@ static enum belay_err file_extend(struct disk *d, const char *name, uint64_t at,
     if (fd < 0)
         return BELAY_ERR_IO;
     bool ok = write_all(fd, data, (off_t)at) && fdatasync(fd) == 0;
-    int saved = errno;
+    int saved = cause();
     close(fd);
     errno = saved;
     return ok && (at > 0 || fsync(dir) == 0) ? BELAY_OK : BELAY_ERR_IO;
