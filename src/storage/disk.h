@@ -23,7 +23,7 @@ enum { DISK_NAME_MAX = 64, DISK_SMALL_BYTES = 4096 };
 
 struct disk;
 struct disk_ops {
-    /* Every file, in no order; `name` is borrowed. */
+    /* Every file that is no directory, in no order; `name` is borrowed. */
     enum belay_err (*list)(struct disk *d, void (*each)(void *ctx, const char *name),
                            void *ctx);
     enum belay_err (*read)(struct disk *d, const char *name, struct buf *out);

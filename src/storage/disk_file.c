@@ -99,6 +99,14 @@ bool disk_file_is_half_made(const char *name)
     return len > end && strcmp(name + len - end, HALF_MADE) == 0;
 }
 
+static bool is_folder(int dir, const struct dirent *e)
+{
+    struct stat st;
+    if (e->d_type != DT_UNKNOWN)
+        return e->d_type == DT_DIR;
+    return fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
 static enum belay_err file_list(struct disk *d, void (*each)(void *ctx, const char *name),
                                 void *ctx)
 {
@@ -112,7 +120,7 @@ static enum belay_err file_list(struct disk *d, void (*each)(void *ctx, const ch
     for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         size_t len = strlen(e->d_name);
         if (e->d_name[0] == '.' || len >= DISK_NAME_MAX || strcmp(e->d_name, LOCK_NAME) == 0 ||
-            strcmp(e->d_name, RESERVE_NAME) == 0)
+            strcmp(e->d_name, RESERVE_NAME) == 0 || is_folder(fd, e))
             continue;
         each(ctx, e->d_name);
     }

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -645,6 +646,34 @@ static void a_file_grows_piece_by_piece_and_gets_its_name(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
+static void count_file(void *ctx, const char *name)
+{
+    (void)name;
+    ++*(size_t *)ctx;
+}
+
+/* A volume of its own has a "lost+found". */
+static void a_directory_in_it_is_no_file_of_it(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/belay-journal-XXXXXX";
+    char folder[sizeof path + 32];
+    struct disk *d;
+    size_t n = 0;
+    assert_non_null(mkdtemp(path));
+    snprintf(folder, sizeof folder, "%s/lost+found", path);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    assert_int_equal(disk_file_open(path, &d), BELAY_OK);
+    assert_int_equal(d->ops->list(d, count_file, &n), BELAY_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(d->ops->put(d, "a", SLICE("one")), BELAY_OK);
+    assert_int_equal(d->ops->list(d, count_file, &n), BELAY_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(rmdir(folder), 0);
+    disk_file_discard(d, path);
+    assert_int_equal(rmdir(path), -1); /* it went with all that was in it */
+}
+
 static void count_half_made(void *ctx, const char *name)
 {
     *(size_t *)ctx += disk_file_is_half_made(name);
@@ -753,6 +782,7 @@ int main(void)
         cmocka_unit_test(a_file_is_its_data_and_zeros),
         cmocka_unit_test(a_file_grows_piece_by_piece_and_gets_its_name),
         cmocka_unit_test(a_file_that_cannot_be_completed_leaves_nothing),
+        cmocka_unit_test(a_directory_in_it_is_no_file_of_it),
         cmocka_unit_test(what_is_not_completed_gives_its_space_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
