@@ -496,23 +496,23 @@ void replica_snapshot_now(struct replica *o)
         begin_snapshot(&o->replicas[i], o->config.trailing);
 }
 
+/* Whoever fetches the last one would have to begin again with a new one. */
+static bool is_fetched(const struct replica_group *r)
+{
+    return replica_now(r->o) - r->fetched_ms < ORDER_FETCH_MS;
+}
+
 void replica_save_memory(struct replica *o)
 {
     struct replica_group *most = NULL;
     for (size_t i = 0; i < o->base.n_groups; i++) {
         struct replica_group *r = &o->replicas[i];
         group_snapshot_trim(r->group, &r->snapshot, replica_now(o));
-        if (r->log_bytes >= (most ? most->log_bytes : ORDER_SAVE_BYTES))
+        if (r->log_bytes >= (most ? most->log_bytes : ORDER_SAVE_BYTES) && !is_fetched(r))
             most = r;
     }
     if (most)
         begin_snapshot(most, 0);
-}
-
-/* Whoever fetches the last one would have to begin again with a new one. */
-static bool is_fetched(const struct replica_group *r)
-{
-    return replica_now(r->o) - r->fetched_ms < ORDER_FETCH_MS;
 }
 
 static bool is_due(const struct replica_group *r)

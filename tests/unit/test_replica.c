@@ -368,6 +368,42 @@ static void a_large_shard_among_others_is_not_written_more_often_than_the_journa
     sim_disk_wipe(&d);
 }
 
+static size_t snapshots_on(const struct sim_disk *d)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < SIM_DISK_FILES; i++)
+        n += d->files[i].used && strncmp(d->files[i].name, "snapshot-", 9) == 0;
+    return n;
+}
+
+/* Once a second a snapshot is made to save memory, but not while a node fetches the last one: it
+ * would begin again every time. */
+static void a_snapshot_that_saves_memory_waits_for_who_fetches_the_last_one(void **state)
+{
+    (void)state;
+    enum { BODY_BYTES = 4096, LOCKS = 10 + ORDER_SAVE_BYTES / BODY_BYTES };
+    static struct sim_disk d;
+    static char body[BODY_BYTES];
+    struct node n;
+    sim_disk_init(&d, 1);
+    assert_int_equal(node_open(&n, &d), BELAY_OK);
+    struct replica *o = replica_of(n.order);
+    o->config.snapshot_bytes = UINT64_MAX / 4; /* none is due by itself */
+    n.now += ORDER_FETCH_MS;
+    for (int i = 0; i < LOCKS; i++)
+        assert_int_equal(acquire_with(&n, i, slice_of(body, sizeof body)), EVENT_GRANTED);
+    o->replicas[0].fetched_ms = n.now;
+    replica_save_memory(o);
+    pump(&n);
+    assert_int_equal(snapshots_on(&d), 0);
+    n.now += ORDER_FETCH_MS;
+    replica_save_memory(o);
+    pump(&n);
+    assert_int_equal(snapshots_on(&d), 1);
+    node_close(&n);
+    sim_disk_wipe(&d);
+}
+
 static enum belay_err put_with_a_flipped_bit(struct disk *disk, const char *name,
                                              struct slice data)
 {
@@ -377,14 +413,6 @@ static enum belay_err put_with_a_flipped_bit(struct disk *disk, const char *name
     enum belay_err err = sim_disk_put(disk, name, buf_slice(&bytes));
     buf_done(&bytes);
     return err;
-}
-
-static size_t snapshots_on(const struct sim_disk *d)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < SIM_DISK_FILES; i++)
-        n += d->files[i].used && strncmp(d->files[i].name, "snapshot-", 9) == 0;
-    return n;
 }
 
 /* A snapshot counts when it has been read back: one that is not what it should be replaces
@@ -562,6 +590,7 @@ int main(void)
         cmocka_unit_test(groups_share_a_journal_and_keep_their_own),
         cmocka_unit_test(a_quiet_shard_does_not_keep_the_journal),
         cmocka_unit_test(a_large_shard_among_others_is_not_written_more_often_than_the_journal),
+        cmocka_unit_test(a_snapshot_that_saves_memory_waits_for_who_fetches_the_last_one),
         cmocka_unit_test(a_snapshot_that_cannot_be_read_back_replaces_nothing),
         cmocka_unit_test(what_is_called_off_stays_so_as_long_as_it_may_happen),
         cmocka_unit_test(a_node_that_started_very_often_is_still_the_same_node),
