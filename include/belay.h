@@ -225,7 +225,8 @@ BELAY_API int belay_acquire(struct belay *b, const struct belay_acquire *want,
  * *ret_held (may be NULL): false, with BELAY_E_OK: it was not held (any more). */
 BELAY_API int belay_release(struct belay *b, const char *name, uint64_t fence,
                             const char *owner, bool *ret_held);
-/* ttl_ms 0: the one it was acquired with. BELAY_E_STALE: not held (any more). */
+/* ttl_ms 0: its own, which is the last one that was given. BELAY_E_STALE: not held (any more).
+ */
 BELAY_API int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *owner,
                           int64_t ttl_ms, int64_t *ret_left_ms);
 /* To another mode, keeping it meanwhile; answers as belay_acquire() does. */

@@ -142,14 +142,26 @@ int client_call_send(struct belay *b, const struct belay_bytes *words, size_t n,
     return BELAY_E_OK;
 }
 
+static void send_queued(struct belay *b, struct client_call *c)
+{
+    buf_put(&b->out, c->bytes, c->len); /* out of memory is noticed before it is written */
+    c->lost_ms = 0;
+    c->sent_ms = client_now_ms();
+    list_add(&b->sent, c);
+}
+
+/* What proves a lease goes first: it must not stand behind something that waits. */
 void client_call_flush_queued(struct belay *b)
 {
+    struct client_calls others = {0};
     for (struct client_call *c; (c = list_pop(&b->queued));) {
-        buf_put(&b->out, c->bytes, c->len); /* out of memory is noticed before it is written */
-        c->lost_ms = 0;
-        c->sent_ms = client_now_ms();
-        list_add(&b->sent, c);
+        if (c->once)
+            send_queued(b, c);
+        else
+            list_add(&others, c);
     }
+    for (struct client_call *c; (c = list_pop(&others));)
+        send_queued(b, c);
 }
 
 /* ---- without a connection -------------------------------------------------------------- */

@@ -111,6 +111,7 @@ struct client_hold {
     int64_t renew_ms;    /* when to send the next RENEW */
     int64_t sent_ms;     /* the one in flight was sent; 0: none is */
     uint64_t sent_fence; /* and this was its fence */
+    int64_t renewed_ms;  /* the last of ours that was answered was sent */
     int64_t by_hand_ms;  /* a RENEW of the program was sent: earlier ones do not count */
     bool in_session;
     bool dead;         /* released or lost; lease_step() frees it when no answer can come */
@@ -162,6 +163,7 @@ struct belay {
 
     char session[CLIENT_SESSION_BYTES]; /* "": none */
     int64_t session_ttl_ms, session_proven_ms, session_keep_ms, session_sent_ms;
+    uintptr_t sessions; /* how many this handle has had: an answer may be for an earlier one */
     struct client_hold *holds;                     /* kept */
     struct client_hold *held[CLIENT_HELD_BUCKETS]; /* not kept, by name */
     struct asking *asking;
@@ -294,7 +296,10 @@ struct client_hold *lease_find(const struct belay *b, const char *name, uint64_t
 /* Converted: the same hold under another fence. False: it is not known. */
 bool lease_move(struct belay *b, const char *name, uint64_t old,
                 const struct client_lease *now);
-/* RENEW by hand: it may count from sent_ms on; `sure`: it does. ttl_ms 0: the hold's own. */
-void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms, bool sure);
+/* Something was sent that may leave it only ttl_ms from then on, whatever we hear of it.
+ * ttl_ms 0: it does not. */
+void lease_shorten(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms);
+/* RENEW by hand was answered; left_ms BELAY_FOREVER: it has no end. */
+void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t left_ms);
 void lease_free(struct belay *b);
 #endif

@@ -96,8 +96,8 @@ void connection_fail(struct belay *b, int code, const char *format, ...)
     va_end(args);
     bool was_ready = b->state == CLIENT_READY;
     bool same_host = !was_ready && b->resolved_next;
+    close_socket(b, false); /* first: what is asked meanwhile waits for the next connection */
     ping_end(b);
-    close_socket(b, false);
     bool all_failed = !same_host && next_address(b);
     client_fail(b, code, "%s", text);
     b->broke |= was_ready;

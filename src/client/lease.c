@@ -77,6 +77,7 @@ static void on_renewed(struct belay *of, int err, const struct belay_reply *r, v
     if (err == BELAY_E_OK && sent <= h->by_hand_ms) {
         h->renew_ms = 0;
     } else if (err == BELAY_E_OK) {
+        h->renewed_ms = sent;
         h->proven_ms = client_add_ms(sent, h->ttl_ms);
         h->renew_ms = sent + h->ttl_ms / RENEW_PART;
     } else if (is_gone(b, h, err, of == b)) {
@@ -147,21 +148,29 @@ bool lease_move(struct belay *b, const char *name, uint64_t old, const struct cl
     if (!h)
         return false;
     h->fence = now->fence;
-    int64_t proven = client_add_ms(now->sent_ms, h->ttl_ms);
-    if (h->ttl_ms != BELAY_FOREVER && proven > h->proven_ms)
+    int64_t proven = client_add_ms(now->sent_ms, now->ttl_ms);
+    if (now->ttl_ms != BELAY_FOREVER && proven > h->proven_ms)
         h->proven_ms = proven;
     return true;
 }
 
-void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms, bool sure)
+void lease_shorten(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms)
 {
-    int64_t ttl = ttl_ms ? ttl_ms : h->ttl_ms;
-    int64_t end = ttl == BELAY_FOREVER ? INT64_MAX : client_add_ms(sent_ms, ttl);
+    int64_t end = client_add_ms(sent_ms, ttl_ms);
     h->by_hand_ms = sent_ms;
-    if (sure || end < h->proven_ms)
+    if (ttl_ms > 0 && end < h->proven_ms)
         h->proven_ms = end;
-    if (h->renew_ms > client_add_ms(sent_ms, ttl / RENEW_PART))
-        h->renew_ms = sent_ms + ttl / RENEW_PART;
+    if (ttl_ms > 0 && h->renew_ms > client_add_ms(sent_ms, ttl_ms / RENEW_PART))
+        h->renew_ms = sent_ms + ttl_ms / RENEW_PART;
+}
+
+void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t left_ms)
+{
+    if (h->renewed_ms > sent_ms)
+        return; /* a later one was answered before it, on the second connection */
+    h->proven_ms = left_ms < 0 ? INT64_MAX : client_add_ms(sent_ms, left_ms);
+    if (left_ms >= 0)
+        lease_shorten(h, sent_ms, left_ms);
 }
 
 int64_t lease_patience_ms(const struct belay *b)
@@ -204,18 +213,25 @@ void lease_attached(struct belay *b)
         h->renew_ms = 0; /* the sooner we know, the better */
 }
 
+/* Beside a second connection, an answer that was held back may be older than the last one. */
+static void session_kept(struct belay *b, int64_t sent_ms)
+{
+    int64_t proven = client_add_ms(sent_ms, b->session_ttl_ms);
+    if (proven > b->session_proven_ms)
+        b->session_proven_ms = proven;
+}
+
 static void on_session_kept(struct belay *of, int err, const struct belay_reply *r, void *arg)
 {
     struct belay *b = ping_main(of);
     int64_t sent = b->session_sent_ms;
-    (void)arg;
-    b->session_sent_ms = 0;
-    if (!b->session[0])
+    if (!b->session[0] || (uintptr_t)arg != b->sessions)
         return;
+    b->session_sent_ms = 0;
     if (err == BELAY_E_NO_SESSION || (err == BELAY_E_OK && belay_int(r, 1) == 0)) {
         lease_session_over(b, BELAY_E_LOST);
     } else if (err == BELAY_E_OK) {
-        b->session_proven_ms = client_add_ms(sent, b->session_ttl_ms);
+        session_kept(b, sent);
         b->session_keep_ms = sent + b->session_ttl_ms / RENEW_PART;
     } else {
         b->session_keep_ms = client_now_ms() + CLIENT_BACKOFF_MIN_MS;
@@ -225,7 +241,7 @@ static void on_session_kept(struct belay *of, int err, const struct belay_reply 
 static void session_keep(struct belay *b)
 {
     struct words c = {0};
-    struct client_call like = {.fn = on_session_kept, .once = true};
+    struct client_call like = {.fn = on_session_kept, .arg = (void *)b->sessions, .once = true};
     words_add(&c, "SESSION");
     words_add(&c, "KEEPALIVE");
     words_add(&c, b->session);
@@ -250,6 +266,7 @@ static int session_begin(struct belay *b, const char *id, int64_t ttl_ms)
     b->session_ttl_ms = ttl_ms;
     b->session_sent_ms = sent;
     b->session_lost = false;
+    b->sessions++;
     lease_attached(b);
     connection_arm(b);
     return BELAY_E_OK;
@@ -313,7 +330,7 @@ int belay_session_keepalive(struct belay *b)
     if (err == BELAY_E_OK && belay_int(r, 1) == 0)
         err = client_fail(b, BELAY_E_LOST, "the session is over");
     if (err == BELAY_E_OK)
-        b->session_proven_ms = client_add_ms(sent, b->session_ttl_ms);
+        session_kept(b, sent);
     return err;
 }
 

@@ -211,10 +211,11 @@ static struct client_lease lease_of(const struct asking *a, uint64_t fence)
 }
 
 /* From here on it is ours, and belay_held(). */
-static int take(struct belay *b, const struct asking *a, uint64_t fence)
+static int take(struct belay *b, const struct asking *a, const struct belay_grant *g)
 {
-    struct client_lease l = lease_of(a, fence);
+    struct client_lease l = lease_of(a, g->fence);
     if (a->old_fence) {
+        l.ttl_ms = g->expires_in_ms; /* a renewal may have given it another one */
         bool known = lease_move(b, a->name, a->old_fence, &l);
         if (known == a->was_known)
             return BELAY_E_OK;
@@ -273,11 +274,11 @@ static void on_confirmed(struct belay *of, int err, const struct belay_reply *r,
     bool gone = err == BELAY_E_STALE || err == BELAY_E_NO_NAMESPACE;
     if (err == BELAY_E_OK && client_now_ms() >= end)
         err = client_fail(b, BELAY_E_STALE, "the lease was over before it was proven");
+    a->grant.expires_in_ms = belay_int(r, a->grant.expires_in_ms);
     if (err == BELAY_E_OK && !a->abandoned)
-        err = take(b, a, a->grant.fence);
+        err = take(b, a, &a->grant);
     if (!gone && (err != BELAY_E_OK || a->abandoned))
         give_back(b, a, a->grant.fence);
-    a->grant.expires_in_ms = belay_int(r, a->grant.expires_in_ms);
     hand_over(b, a, err, &a->grant);
 }
 
@@ -318,7 +319,7 @@ static void on_acquired(struct belay *b, int err, const struct belay_reply *r, v
             if (err == BELAY_E_OK)
                 return; /* on_confirmed() goes on */
         } else if (!a->abandoned) {
-            err = take(b, a, g.fence);
+            err = take(b, a, &g);
         }
         if (err != BELAY_E_OK || a->abandoned)
             give_back(b, a, g.fence);
@@ -357,7 +358,10 @@ static struct asking *ask(struct belay *b, const struct belay_acquire *want, boo
                                .keeps_result = blocking,
                                .timeout_ms =
                                    client_add_ms(wait_of(want->wait_ms), b->timeout_ms)};
+    struct client_hold *before = lease_find(b, a->name, 0, a->owner);
     *ret_err = client_call_send(b, c.w, c.n, &like);
+    if (*ret_err == BELAY_E_OK && before && a->ttl_ms != BELAY_FOREVER)
+        lease_shorten(before, a->sent_ms, a->ttl_ms);
     if (*ret_err == BELAY_E_OK)
         return a;
     asking_over(b, a);
@@ -474,17 +478,21 @@ int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *o
     int err = hold_words(b, &c, "RENEW", name, fence, owner);
     if (err == BELAY_E_OK && ttl_ms < 0)
         err = client_fail(b, BELAY_E_USAGE, "a duration is negative");
+    if (err == BELAY_E_OK)
+        err = client_call_begin(b); /* in a callback nothing is believed to be shorter */
     if (err != BELAY_E_OK)
         return err;
     words_option(&c, "TTL", ttl_ms);
-    int64_t sent = client_now_ms();
+    int64_t sent = client_now_ms(), left = 0;
     struct client_hold *h = lease_find(b, name, fence, owner);
     if (h)
-        lease_renewed(h, sent, ttl_ms, false); /* it may be carried out, whatever we hear */
-    err = call_number(b, &c, ret_left_ms);
+        lease_shorten(h, sent, ttl_ms);
+    err = call_number(b, &c, &left);
     h = lease_find(b, name, fence, owner);
     if (h && err == BELAY_E_OK)
-        lease_renewed(h, sent, ttl_ms, true);
+        lease_renewed(h, sent, left);
+    if (ret_left_ms)
+        *ret_left_ms = left;
     return err;
 }
 
