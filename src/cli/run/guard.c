@@ -58,7 +58,7 @@ static bool send_message(int fd, const struct guard_message *m, int pass_fd)
         c->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(c), &pass_fd, sizeof pass_fd);
     }
-    return sendmsg(fd, &h, MSG_NOSIGNAL) == (ssize_t)sizeof *m;
+    return sendmsg(fd, &h, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof *m;
 }
 
 bool guard_send(int fd, enum guard_word word, int64_t value)
@@ -395,6 +395,9 @@ _Noreturn static void guard_main(struct guard *g)
         if (p[0].revents)
             on_time(g);
     }
+    /* What the runner did not read any more would make our end a reset, which frees nothing. */
+    if (!runner_lives && g->socket_fd >= 0 && shutdown(g->socket_fd, SHUT_WR) != 0)
+        errno = 0; /* the connection is over already */
     guard_send(g->fd, GUARD_EXITED, g->status);
     _exit(0);
 }

@@ -55,6 +55,7 @@ struct guard_config {
 
 /* Forks. Returns the descriptor to talk over, or -1 (errno). */
 int guard_start(const struct guard_config *config, pid_t *ret_guard);
+/* Never waits. False: the other side is gone, or has not read for long (it is stopped). */
 bool guard_send(int fd, enum guard_word word, int64_t value);
 bool guard_send_socket(int fd, int socket_fd);
 /* 1: a message, 0: nothing now, -1: the other side is gone. *ret_fd (may be NULL): -1 or taken.

@@ -79,7 +79,7 @@ struct run {
     bool lost;    /* a lease of ours is gone */
     int lost_why; /* enum belay_code */
     int guard_fd, sent_socket;
-    int64_t sent_deadline_ms, proven_ms, started_ms;
+    int64_t proven_ms, started_ms;
     pid_t guard, group;
     struct sigaction old_pipe; /* of SIGPIPE: a reader of events that goes must not end us */
 };

@@ -155,6 +155,11 @@ struct supervision {
     int64_t dead_by_ms; /* by then the guard has ended the group; else we do */
 };
 
+static int shell_status(int status)
+{
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
 static void on_guard(struct supervision *w)
 {
     struct guard_message m;
@@ -167,6 +172,8 @@ static void on_guard(struct supervision *w)
             w->exited = true;
             w->was_lost = w->r->lost;
             w->status = (int)m.value;
+            run_event(w->r, "exited", ",\"status\":%d,\"ran_ms\":%" PRId64,
+                      shell_status(w->status), guard_now_ms() - w->r->started_ms);
         } else if (m.word == GUARD_UNSTARTED) {
             w->unstarted = (int)m.value;
         } else if (m.word == GUARD_OVERDUE) {
@@ -181,8 +188,10 @@ static void on_signal(struct supervision *w, int signal_fd)
     struct signalfd_siginfo info;
     while (read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         w->signalled = w->signalled || info.ssi_signo != SIGWINCH;
-        if (!w->exited)
-            guard_send(w->r->guard_fd, GUARD_SIGNAL, (int64_t)info.ssi_signo);
+        if (w->exited || !guard_send(w->r->guard_fd, GUARD_SIGNAL, (int64_t)info.ssi_signo))
+            continue;
+        if (info.ssi_signo != SIGWINCH)
+            kill(w->r->guard, SIGCONT); /* a stopped guard could not pass it on */
     }
 }
 
@@ -250,11 +259,6 @@ static void loop(struct supervision *w, int signal_fd)
     }
 }
 
-static int shell_status(int status)
-{
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 static int exit_status(const struct supervision *w)
 {
     if (w->was_lost) {
@@ -294,12 +298,9 @@ static int judge(struct supervision *w, int *ret_status)
     else if (w->unstarted)
         return cli_error(w->unstarted == ENOENT ? 127 : 126, "%s: %s", r->c->tail[0],
                          strerror(w->unstarted));
-    if (w->exited)
-        run_event(r, "exited", ",\"status\":%d,\"ran_ms\":%" PRId64, shell_status(w->status),
-                  guard_now_ms() - r->started_ms);
-    else if (r->lost)
+    if (!w->exited && r->lost)
         w->was_lost = true;
-    else
+    else if (!w->exited)
         return cli_error(RUN_FAILED, "the guard process was killed");
     *ret_status = exit_status(w);
     return 0;
