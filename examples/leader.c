@@ -75,14 +75,14 @@ int main(int argc, char **argv)
     snprintf(owner, sizeof owner, "leader:%d", (int)getpid());
     struct belay_acquire want = {.name = argv[1],
                                  .owner = owner,
-                                 .ttl_ms = 3000,
+                                 .ttl_ms = 10000,
                                  .wait_ms = BELAY_FOREVER,
                                  .keep = true};
     if (belay_open(NULL, &b) != BELAY_E_OK)
         return 1;
     belay_on_lost(b, 500, on_lost, &s);
     /* In a session on this connection: when we die, the next one leads milliseconds later. */
-    if (belay_session_open(b, 3000, 0, "leader example") != BELAY_E_OK ||
+    if (belay_session_open(b, 10000, 0, "leader example") != BELAY_E_OK ||
         belay_acquire_send(b, &want, on_grant, &s) != BELAY_E_OK) {
         fprintf(stderr, "leader: %s\n", belay_error(b));
         belay_close(b);

@@ -203,10 +203,10 @@ static void loop(struct cli *c, struct top_view *v, struct terminal *t, int64_t 
                              {.fd = t->signal_fd, .events = POLLIN}};
         if (poll(p, 2, left > 0 ? (int)left : 0) < 0 && errno != EINTR)
             return;
-        if (p[0].revents)
+        if (p[1].revents) /* first: what is typed behind Ctrl-C is for the shell */
+            stay = read_signals(t, v);
+        else if (p[0].revents)
             stay = read_keys(v);
-        if (p[1].revents)
-            stay = read_signals(t, v) && stay;
     }
 }
 
