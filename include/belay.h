@@ -309,7 +309,9 @@ BELAY_API int belay_acquire_send(struct belay *b, const struct belay_acquire *wa
  * machine counts. `fn` is called once for every lease
  *   - that the server says is gone (why: BELAY_E_STALE, BELAY_E_LOST): perhaps somebody has it;
  *   - that could not be renewed and is proven for only early_ms more (why: BELAY_E_CONNECT or
- *     BELAY_E_DEADLINE): nobody else can have it before left_ms have passed. Stop the work.
+ *     BELAY_E_DEADLINE): nobody else can have it before left_ms have passed. Stop the work;
+ *   - that was asked for again, or converted, and nobody knows with what outcome (why: that
+ *     failure): the fence may be an old one.
  * name is NULL for the session itself. early_ms is what you need to stop; 0: a tenth of the
  * TTL. */
 struct belay_lost {

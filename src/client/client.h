@@ -113,6 +113,7 @@ struct client_hold {
     uint64_t sent_fence; /* and this was its fence */
     int64_t renewed_ms;  /* the last of ours that was answered was sent */
     int64_t by_hand_ms;  /* a RENEW of the program was sent: earlier ones do not count */
+    int why;             /* it may be gone, since a request ended with this; 0: none did */
     bool in_session;
     bool dead;         /* released or lost; lease_step() frees it when no answer can come */
     const char *owner; /* behind the name */
@@ -269,7 +270,8 @@ struct belay *ping_main(struct belay *b); /* whose pulse it is, or itself */
 int held_add(struct belay *b, const struct client_lease *l);
 void held_drop(struct belay *b, const char *name, uint64_t fence, const char *owner);
 struct client_hold *held_find(const struct belay *b, const char *name, uint64_t fence,
-                              const char *owner); /* NULL: it is not known */
+                              const char *owner);                   /* NULL: it is not known */
+void held_gone(struct belay *b, struct slice name, uint64_t fence); /* the server says so */
 void held_session_over(struct belay *b);
 void held_free(struct belay *b);
 struct client_hold *hold_new(const struct client_lease *l); /* NULL: out of memory */
@@ -285,6 +287,9 @@ void lease_attached(struct belay *b);
 void lease_session_over(struct belay *b, int why);
 void lease_step(struct belay *b);
 void lease_gone(struct belay *b, struct slice name, uint64_t fence); /* the server says so */
+/* Perhaps it is gone: nobody believes in it from now on, and lease_step() says that it is lost.
+ */
+void lease_doubt(struct client_hold *h, int why);
 int64_t lease_due_ms(const struct belay *b);
 int64_t lease_patience_ms(const struct belay *b); /* of a kept lease; INT64_MAX: none is kept */
 int64_t lease_early_ms(const struct belay *b, int64_t ttl_ms); /* before its end it is lost */

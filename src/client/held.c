@@ -60,7 +60,6 @@ void held_drop(struct belay *b, const char *name, uint64_t fence, const char *ow
 int held_add(struct belay *b, const struct client_lease *l)
 {
     struct client_hold **bucket = &b->held[bucket_of(l->name)];
-    held_drop(b, l->name, 0, l->owner); /* a re-acquire: the old fence is stale */
     struct client_hold *h = hold_new(l);
     if (!h)
         return client_fail(b, BELAY_E_MEMORY, "out of memory");
@@ -76,6 +75,13 @@ struct client_hold *held_find(const struct belay *b, const char *name, uint64_t 
     while (h && !hold_is(h, name, fence, owner))
         h = h->next;
     return h;
+}
+
+void held_gone(struct belay *b, struct slice name, uint64_t fence)
+{
+    for (size_t i = 0; i < CLIENT_HELD_BUCKETS; i++)
+        for (struct client_hold *h = b->held[i]; h; h = h->next)
+            h->dead |= h->fence == fence && slice_eq(slice_str(h->name), name);
 }
 
 void held_session_over(struct belay *b)

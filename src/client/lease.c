@@ -72,7 +72,7 @@ static void on_renewed(struct belay *of, int err, const struct belay_reply *r, v
     int64_t sent = h->sent_ms;
     (void)r;
     h->sent_ms = 0;
-    if (h->dead)
+    if (h->dead || h->why)
         return;
     if (err == BELAY_E_OK && sent <= h->by_hand_ms) {
         h->renew_ms = 0;
@@ -106,7 +106,6 @@ static void hold_renew(struct belay *b, struct client_hold *h)
 
 int lease_keep(struct belay *b, const struct client_lease *l)
 {
-    lease_drop(b, l->name, 0, l->owner); /* a re-acquire: the old fence is stale */
     struct client_hold *h = hold_new(l);
     if (!h)
         return client_fail(b, BELAY_E_MEMORY, "out of memory");
@@ -131,6 +130,13 @@ void lease_gone(struct belay *b, struct slice name, uint64_t fence)
         hold_lost(b, h, BELAY_E_STALE);
         return;
     }
+    held_gone(b, name, fence);
+}
+
+void lease_doubt(struct client_hold *h, int why)
+{
+    h->why = why;
+    h->proven_ms = 0;
 }
 
 struct client_hold *lease_find(const struct belay *b, const char *name, uint64_t fence,
@@ -166,8 +172,8 @@ void lease_shorten(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms)
 
 void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t left_ms)
 {
-    if (h->renewed_ms > sent_ms)
-        return; /* a later one was answered before it, on the second connection */
+    if (h->why || h->renewed_ms > sent_ms)
+        return; /* doubted; a later one was answered before it, on the second connection */
     h->proven_ms = left_ms < 0 ? INT64_MAX : client_add_ms(sent_ms, left_ms);
     if (left_ms >= 0)
         lease_shorten(h, sent_ms, left_ms);
@@ -378,7 +384,7 @@ void lease_step(struct belay *b)
         if (h->dead)
             continue;
         if (now >= h->proven_ms - lease_early_ms(b, h->ttl_ms))
-            hold_lost(b, h, why_silent(b));
+            hold_lost(b, h, h->why ? h->why : why_silent(b));
         else if (ready && !h->sent_ms && now >= h->renew_ms)
             hold_renew(b, h);
     }

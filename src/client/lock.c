@@ -223,6 +223,7 @@ static int take(struct belay *b, const struct asking *a, const struct belay_gran
     }
     if (is_of_old_session(b, a))
         return client_fail(b, BELAY_E_LOST, "granted in a session that is over");
+    lease_drop(b, a->name, 0, a->owner); /* a re-acquire: the old fence is stale */
     if (a->keep)
         return lease_keep(b, &l);
     bool lasts_elsewhere = a->ttl_ms == BELAY_FOREVER && !a->session[0];
@@ -252,12 +253,34 @@ static bool asks_again(struct belay *b, struct asking *a, int err)
            confirm_send(b, a) == BELAY_E_OK;
 }
 
-/* A convert that nobody waits for any more was granted: the fence that its caller knows is
- * stale, and it must not be kept under one that he does not know. */
+/* The fence that was there before it was asked may be an old one now. */
+static void doubt_before(const struct belay *b, const struct asking *a, int err)
+{
+    struct client_hold *h = lease_find(b, a->name, a->old_fence, a->owner);
+    if (h)
+        lease_doubt(h, err);
+}
+
+/* Was it carried out, or not? A server that refuses says why; what was never sent was not. */
+static bool is_unknown(int err)
+{
+    switch (err) {
+    case BELAY_E_MEMORY:
+    case BELAY_E_DEADLINE:
+    case BELAY_E_CLOSED:
+    case BELAY_E_PROTOCOL:
+    case BELAY_E_UNAVAILABLE:
+    case BELAY_E_SERVER:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* It must not be kept under a fence that its caller does not know. */
 static void give_back(struct belay *b, const struct asking *a, uint64_t fence)
 {
-    if (a->old_fence)
-        lease_gone(b, slice_str(a->name), a->old_fence);
+    doubt_before(b, a, BELAY_E_STALE);
     release_unwanted(b, a, fence);
 }
 
@@ -277,7 +300,9 @@ static void on_confirmed(struct belay *of, int err, const struct belay_reply *r,
     a->grant.expires_in_ms = belay_int(r, a->grant.expires_in_ms);
     if (err == BELAY_E_OK && !a->abandoned)
         err = take(b, a, &a->grant);
-    if (!gone && (err != BELAY_E_OK || a->abandoned))
+    if (gone)
+        doubt_before(b, a, BELAY_E_STALE);
+    else if (err != BELAY_E_OK || a->abandoned)
         give_back(b, a, a->grant.fence);
     hand_over(b, a, err, &a->grant);
 }
@@ -323,6 +348,8 @@ static void on_acquired(struct belay *b, int err, const struct belay_reply *r, v
         }
         if (err != BELAY_E_OK || a->abandoned)
             give_back(b, a, g.fence);
+    } else if (is_unknown(err) || (err == BELAY_E_STALE && a->old_fence)) {
+        doubt_before(b, a, err);
     }
     hand_over(b, a, err, &g);
 }
@@ -388,6 +415,7 @@ static int await(struct belay *b, struct asking *a, int64_t wait_ms, struct bela
     int err = client_call_wait(b, &a->done, client_add_ms(wait_ms, b->timeout_ms));
     if (err != BELAY_E_OK) {
         a->abandoned = true;
+        doubt_before(b, a, err);
         return err;
     }
     err = a->err;
@@ -491,6 +519,8 @@ int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *o
     h = lease_find(b, name, fence, owner);
     if (h && err == BELAY_E_OK)
         lease_renewed(h, sent, left);
+    else if (h && err == BELAY_E_STALE && !lock_is_moving(b, h, false))
+        lease_doubt(h, err);
     if (ret_left_ms)
         *ret_left_ms = left;
     return err;

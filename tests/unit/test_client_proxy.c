@@ -364,8 +364,8 @@ static void player_close(struct player *p)
 
 static void do_ask(struct player *p, struct claim *c)
 {
-    if (c->asked || c->kept || believes(c))
-        return;
+    if (c->asked || ((c->kept || believes(c)) && draw(8)))
+        return; /* now and then it asks again for what it has, for another time */
     bool is_rw = c == &p->claims[LOCKS - 1];
     c->asks_shared = is_rw && draw(2);
     c->asks_kept = draw(2);
@@ -411,11 +411,14 @@ static void do_session(struct player *p)
         ignored = belay_session_close(p->b); /* one that is lost */
         ignored = belay_session_open(p->b, ttl, ttl, p->owner);
     } else if (draw(3) == 0) {
-        for (size_t l = 0; l < LOCKS; l++)
+        bool kept[LOCKS];
+        for (size_t l = 0; l < LOCKS; l++) {
+            kept[l] = p->claims[l].kept;
             p->claims[l].kept = false; /* nobody tells what is given up */
+        }
         ignored = belay_session_close(p->b);
         for (size_t l = 0; l < LOCKS; l++)
-            p->claims[l].kept = p->claims[l].asks_kept && believes(&p->claims[l]);
+            p->claims[l].kept = kept[l] && believes(&p->claims[l]);
     } else {
         struct belay_txn_result r;
         struct belay_txn txn = {.wait_ms = (int64_t)draw(draw(6) ? 30 : 400),

@@ -501,6 +501,91 @@ static void a_lock_that_is_asked_for_again_lasts_as_long_as_it_asks(void **state
     }
 }
 
+/* ---- which fence is it? ---------------------------------------------------------------- */
+
+static const char granted_6[] = "*4\r\n$7\r\ngranted\r\n:6\r\n:60000\r\n$0\r\n\r\n";
+
+/* Kept or not, before and after: there is one hold, and the fence of before is an old one. */
+static void a_lock_that_is_asked_for_again_has_one_fence(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct told t = {0};
+        struct belay_grant g;
+        struct belay_acquire want = {
+            .name = "n", .owner = "o", .ttl_ms = 60000, .keep = i % 2 != 0};
+        struct belay *b = open_handle(server.addr);
+        belay_on_lost(b, 0, on_lost, &t);
+        fake_set(&server, RULES(SAYS("ACQUIRE", granted_5)));
+        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+        fake_set(&server, RULES(SAYS("ACQUIRE", granted_6), SAYS("RELEASE", ":1\r\n")));
+        want.keep = i / 2 != 0;
+        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+        assert_true(belay_held(b, "n", 6));
+        assert_false(belay_held(b, "n", 5));
+        assert_int_equal(belay_release(b, "n", 6, NULL, NULL), BELAY_E_OK);
+        assert_false(belay_held(b, "n", 0));
+        assert_int_equal(t.losts, 0);
+        belay_close(b);
+    }
+}
+
+/* The server may have given it another fence before something went wrong. */
+static void a_lock_whose_fence_is_not_known_is_lost(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct told t = {0};
+        struct belay_grant g;
+        struct belay_acquire want = {
+            .name = "n", .owner = "o", .ttl_ms = 60000, .keep = i % 2 != 0};
+        struct belay *b = open_handle(server.addr);
+        belay_on_lost(b, 0, on_lost, &t);
+        fake_set(&server,
+                 RULES(SAYS("ACQUIRE", granted_5), SAYS("CONVERT", "-IO no disk\r\n")));
+        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+        fake_set(&server,
+                 RULES(SAYS("ACQUIRE", "-RANGE no\r\n"), SAYS("CONVERT", "-LIMIT no\r\n")));
+        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_RANGE); /* that is no doubt */
+        assert_int_equal(belay_convert(b, "n", 5, BELAY_SHARED, 0, &g), BELAY_E_LIMIT);
+        assert_true(belay_held(b, "n", 5));
+        fake_set(&server,
+                 RULES(SAYS("ACQUIRE", "-IO no disk\r\n"), SAYS("CONVERT", "-IO no disk\r\n")));
+        int err =
+            i / 2 ? belay_acquire(b, &want, &g) : belay_convert(b, "n", 5, BELAY_SHARED, 0, &g);
+        assert_int_equal(err, BELAY_E_SERVER);
+        assert_false(belay_held(b, "n", 0));
+        for_ms(b, 50);
+        assert_int_equal(t.losts, want.keep);
+        assert_int_equal(t.why, want.keep ? BELAY_E_SERVER : 0);
+        belay_close(b);
+    }
+}
+
+static void what_the_server_does_not_know_is_not_held(void **state)
+{
+    static const char broken[] =
+        ">6\r\n$6\r\nbroken\r\n$1\r\nn\r\n:5\r\n:0\r\n:0\r\n$0\r\n\r\n+OK\r\n";
+    struct belay_grant g;
+    struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = 60000};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", granted_5), SAYS("RENEW", "-STALE no\r\n"),
+                            SAYS("CONVERT", "-STALE no\r\n"), SAYS("PING", broken)));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+        assert_true(belay_held(b, "n", 5));
+        if (i == 0)
+            assert_int_equal(belay_renew(b, "n", 5, NULL, 0, NULL), BELAY_E_STALE);
+        else if (i == 1)
+            assert_int_equal(belay_convert(b, "n", 5, BELAY_SHARED, 0, &g), BELAY_E_STALE);
+        else
+            assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
+        assert_false(belay_held(b, "n", 5));
+    }
+    belay_close(b);
+}
+
 /* ---- answers that come behind later ones ----------------------------------------------- */
 
 static void send_txn(struct belay *b)
@@ -641,6 +726,9 @@ int main(void)
         TEST(a_lock_without_end_is_held_as_long_as_its_session),
         TEST(a_renewal_by_hand_counts),
         TEST(a_lock_that_is_asked_for_again_lasts_as_long_as_it_asks),
+        TEST(a_lock_that_is_asked_for_again_has_one_fence),
+        TEST(a_lock_whose_fence_is_not_known_is_lost),
+        TEST(what_the_server_does_not_know_is_not_held),
         TEST(an_old_answer_does_not_take_back_what_is_proven),
         TEST(an_answer_about_an_earlier_session_is_not_about_this_one),
         TEST(what_proves_a_grant_is_asked_at_the_next_server),
