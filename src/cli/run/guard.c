@@ -32,7 +32,6 @@ struct guard {
     bool exited;
     int status;
     int64_t kill_at_ms, term_at_ms;
-    sigset_t old_mask;
 };
 
 int64_t guard_now_ms(void)
@@ -115,7 +114,7 @@ void guard_take_terminal(int tty_fd)
 static void restore_signals(const struct guard *g)
 {
     sigaction(SIGPIPE, &g->config->old_pipe, NULL);
-    sigprocmask(SIG_SETMASK, &g->old_mask, NULL);
+    sigprocmask(SIG_SETMASK, &g->config->old_mask, NULL);
 }
 
 _Noreturn static void become_command(const struct guard *g, pid_t guard, int report_fd)
@@ -405,7 +404,7 @@ _Noreturn static void guard_main(struct guard *g)
 int guard_start(const struct guard_config *config, pid_t *ret_guard)
 {
     int fds[2];
-    sigset_t all;
+    sigset_t all, before;
     struct guard g = {.config = config,
                       .socket_fd = config->socket_fd,
                       .kill_at_ms = config->deadline_ms,
@@ -414,7 +413,7 @@ int guard_start(const struct guard_config *config, pid_t *ret_guard)
         return -1;
     g.fd = fds[1];
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, &g.old_mask);
+    sigprocmask(SIG_SETMASK, &all, &before);
     pid_t pid = fork();
     if (pid == 0) {
         close(fds[0]);
@@ -422,7 +421,7 @@ int guard_start(const struct guard_config *config, pid_t *ret_guard)
         guard_main(&g);
     }
     int err = errno;
-    sigprocmask(SIG_SETMASK, &g.old_mask, NULL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     close(fds[1]);
     if (pid < 0) {
         close(fds[0]);

@@ -51,6 +51,7 @@ struct guard_config {
     int socket_fd;             /* the connection, -1: none */
     int tty_fd;                /* the terminal, which the command gets; -1: it stays as it is */
     struct sigaction old_pipe; /* of SIGPIPE, for the command */
+    sigset_t old_mask;         /* of signals, for the command */
 };
 
 /* Forks. Returns the descriptor to talk over, or -1 (errno). */

@@ -118,7 +118,7 @@ static bool is_proven(struct run *r)
     return !r->lost;
 }
 
-static int start(struct run *r, int tty_fd)
+static int start(struct run *r, int tty_fd, const sigset_t *old_mask)
 {
     char *env[ENV_MAX] = {NULL};
     int exit_code = 0;
@@ -134,6 +134,7 @@ static int start(struct run *r, int tty_fd)
         .socket_fd = r->sent_socket,
         .tty_fd = tty_fd,
         .old_pipe = r->old_pipe,
+        .old_mask = *old_mask,
     };
     r->guard_fd = fill_env(r, env) ? guard_start(&config, &r->guard) : -1;
     if (r->guard_fd < 0)
@@ -269,18 +270,12 @@ static int exit_status(const struct supervision *w)
     return shell_status(w->status);
 }
 
-static void watch_group(struct supervision *w)
+static void watch_group(struct supervision *w, const sigset_t *set)
 {
-    sigset_t set, old;
-    sigemptyset(&set);
-    for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
-        sigaddset(&set, forwarded[i]);
-    sigprocmask(SIG_BLOCK, &set, &old);
-    int signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    int signal_fd = signalfd(-1, set, SFD_NONBLOCK | SFD_CLOEXEC);
     loop(w, signal_fd);
     if (signal_fd >= 0)
         close(signal_fd);
-    sigprocmask(SIG_SETMASK, &old, NULL);
     close(w->r->guard_fd); /* a guard that still lives ends the group now */
     w->r->guard_fd = -1;
     if (!w->exited && w->r->group > 0)
@@ -313,10 +308,16 @@ int run_watch(struct run *r, int *ret_status)
         w.unstarted = GUARD_TOO_LATE;
         return judge(&w, ret_status);
     }
+    sigset_t set, old;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
+        sigaddset(&set, forwarded[i]);
+    sigprocmask(SIG_BLOCK, &set, &old); /* first: none may end us when the command lives */
     int tty_fd = open_terminal();
-    int exit_code = start(r, tty_fd);
+    int exit_code = start(r, tty_fd, &old);
     if (!exit_code)
-        watch_group(&w);
+        watch_group(&w, &set);
+    sigprocmask(SIG_SETMASK, &old, NULL);
     if (tty_fd >= 0) {
         guard_take_terminal(tty_fd);
         close(tty_fd);
