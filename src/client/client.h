@@ -301,10 +301,10 @@ struct client_hold *lease_find(const struct belay *b, const char *name, uint64_t
 /* Converted: the same hold under another fence. False: it is not known. */
 bool lease_move(struct belay *b, const char *name, uint64_t old,
                 const struct client_lease *now);
-/* Something was sent that may leave it only ttl_ms from then on, whatever we hear of it.
- * ttl_ms 0: it does not. */
+/* Something was sent that may leave it only ttl_ms, whatever we hear of it: from now on no
+ * renewal counts for longer. ttl_ms 0: it does not. */
 void lease_shorten(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms);
-/* RENEW by hand was answered; left_ms BELAY_FOREVER: it has no end. */
-void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t left_ms);
+/* RENEW by hand was answered, with what is left; BELAY_FOREVER: it has no end. */
+void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms, int64_t left_ms);
 void lease_free(struct belay *b);
 #endif

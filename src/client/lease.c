@@ -164,19 +164,23 @@ void lease_shorten(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms)
 {
     int64_t end = client_add_ms(sent_ms, ttl_ms);
     h->by_hand_ms = sent_ms;
-    if (ttl_ms > 0 && end < h->proven_ms)
+    if (ttl_ms <= 0)
+        return;
+    if (h->ttl_ms == BELAY_FOREVER || ttl_ms < h->ttl_ms)
+        h->ttl_ms = ttl_ms; /* it may yet be carried out, at any time */
+    if (end < h->proven_ms)
         h->proven_ms = end;
-    if (ttl_ms > 0 && h->renew_ms > client_add_ms(sent_ms, ttl_ms / RENEW_PART))
+    if (h->renew_ms > client_add_ms(sent_ms, ttl_ms / RENEW_PART))
         h->renew_ms = sent_ms + ttl_ms / RENEW_PART;
 }
 
-void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t left_ms)
+void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms, int64_t left_ms)
 {
+    if (ttl_ms)
+        h->ttl_ms = ttl_ms;
     if (h->why || h->renewed_ms > sent_ms)
         return; /* doubted; a later one was answered before it, on the second connection */
     h->proven_ms = left_ms < 0 ? INT64_MAX : client_add_ms(sent_ms, left_ms);
-    if (left_ms >= 0)
-        lease_shorten(h, sent_ms, left_ms);
 }
 
 int64_t lease_patience_ms(const struct belay *b)

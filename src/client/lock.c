@@ -489,9 +489,10 @@ int belay_release(struct belay *b, const char *name, uint64_t fence, const char 
         err = client_call_begin(b); /* in a callback nothing is dropped that is not released */
     if (err != BELAY_E_OK)
         return err;
-    lease_drop(b, name, fence,
-               owner); /* first: it shall not be renewed, whatever the answer is */
+    lease_drop(b, name, fence, owner); /* first: it is not renewed, whatever the answer is */
     err = call_number(b, &c, &count);
+    if (!fence)
+        lease_drop(b, name, 0, owner); /* and what was granted just before that */
     if (err == BELAY_E_OK && ret_held)
         *ret_held = count > 0;
     return err;
@@ -518,7 +519,7 @@ int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *o
     err = call_number(b, &c, &left);
     h = lease_find(b, name, fence, owner);
     if (h && err == BELAY_E_OK)
-        lease_renewed(h, sent, left);
+        lease_renewed(h, sent, ttl_ms, left);
     else if (h && err == BELAY_E_STALE && !lock_is_moving(b, h, false))
         lease_doubt(h, err);
     if (ret_left_ms)

@@ -383,8 +383,11 @@ static void do_release(struct player *p, struct claim *c)
     if (!c->kept && !believes(c))
         return;
     c->kept = false;
-    int ignored = belay_release(p->b, c->name, draw(2) ? c->fence : 0, p->owner, NULL);
+    uint64_t fence = draw(2) ? c->fence : 0; /* 0: by owner */
+    int ignored = belay_release(p->b, c->name, fence, p->owner, NULL);
     (void)ignored;
+    if (!fence)
+        c->kept = false; /* also what was granted meanwhile */
 }
 
 static void do_convert(struct player *p)

@@ -501,6 +501,26 @@ static void a_lock_that_is_asked_for_again_lasts_as_long_as_it_asks(void **state
     }
 }
 
+/* The request may be carried out behind any renewal: none is for longer. */
+static void a_lock_that_is_asked_for_again_is_renewed_for_that_long(void **state)
+{
+    struct told t = {0};
+    struct belay_grant g;
+    struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = 60000, .keep = true};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", granted_5)));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    fake_set(&server, RULES(SAYS("ACQUIRE", "")));
+    want.ttl_ms = 7000;
+    assert_int_equal(belay_acquire_send(b, &want, on_grant, &t), BELAY_E_OK);
+    for (int64_t end = client_now_ms() + LONG_MS;
+         !fake_count(&server, "RENEW n 5") && client_now_ms() < end;)
+        for_ms(b, 10);
+    assert_int_equal(fake_count(&server, "RENEW n 5 TTL 7000"), 1);
+    belay_close(b);
+}
+
 /* ---- which fence is it? ---------------------------------------------------------------- */
 
 static const char granted_6[] = "*4\r\n$7\r\ngranted\r\n:6\r\n:60000\r\n$0\r\n\r\n";
@@ -583,6 +603,23 @@ static void what_the_server_does_not_know_is_not_held(void **state)
             assert_int_equal(belay_call(b, NULL, "PING", NULL), BELAY_E_OK);
         assert_false(belay_held(b, "n", 5));
     }
+    belay_close(b);
+}
+
+/* The grant crosses the release of all that the owner has. */
+static void a_release_by_owner_covers_what_was_just_granted(void **state)
+{
+    static const char crossing[] =
+        ">6\r\n$7\r\ngranted\r\n$1\r\nn\r\n:8\r\n:7\r\n:600\r\n$2\r\nhi\r\n:1\r\n";
+    struct told t = {0};
+    struct belay_acquire want = {.name = "n", .owner = "o", .wait_ms = 20000, .ttl_ms = 60000};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    fake_set(&server, RULES(SAYS("ACQUIRE", queued_7), SAYS("RELEASE", crossing)));
+    assert_int_equal(belay_acquire_send(b, &want, on_grant, &t), BELAY_E_OK);
+    assert_int_equal(belay_release(b, "n", 0, "o", NULL), BELAY_E_OK);
+    assert_int_equal(t.grants, 1);
+    assert_false(belay_held(b, "n", 0));
     belay_close(b);
 }
 
@@ -726,8 +763,10 @@ int main(void)
         TEST(a_lock_without_end_is_held_as_long_as_its_session),
         TEST(a_renewal_by_hand_counts),
         TEST(a_lock_that_is_asked_for_again_lasts_as_long_as_it_asks),
+        TEST(a_lock_that_is_asked_for_again_is_renewed_for_that_long),
         TEST(a_lock_that_is_asked_for_again_has_one_fence),
         TEST(a_lock_whose_fence_is_not_known_is_lost),
+        TEST(a_release_by_owner_covers_what_was_just_granted),
         TEST(what_the_server_does_not_know_is_not_held),
         TEST(an_old_answer_does_not_take_back_what_is_proven),
         TEST(an_answer_about_an_earlier_session_is_not_about_this_one),
