@@ -160,7 +160,9 @@ void claim_read(const char *queue, const PGresult *res, struct claim *ret)
     }
     int64_t met = number(res, tells, COLUMN_MET);
     ret->busy = met > (int64_t)ret->n_group ? (unsigned)(met - (int64_t)ret->n_group) : 0;
-    ret->bundle = own && !PQgetisnull(res, tells, COLUMN_REFUSE) && ret->n_group == 0;
+    const char *why = own && ret->n_group == 0 ? PQgetvalue(res, tells, COLUMN_REFUSE) : "";
+    ret->bundle = strcmp(why, "bundle") == 0;
+    ret->late = strcmp(why, "late") == 0;
     ret->end = PQgetisnull(res, tells, COLUMN_LINE) != 0;
     ret->line = ret->end ? 0 : number(res, tells, COLUMN_LINE);
     for (int row = end_of_groups + own; row < n; row++)

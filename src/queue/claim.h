@@ -13,10 +13,11 @@
 struct claim {
     struct list groups; /* of struct work_group, by `link`: the caller's */
     size_t n_group;
-    bool end;          /* nothing is due above the line */
-    bool bundle;       /* nothing was taken, and a bundle is in the way: unfold it first */
-    int64_t line;      /* where the search goes on, unless `end` */
-    unsigned busy;     /* rows that were passed over because others have their entity */
+    bool end;      /* nothing is due above the line */
+    bool bundle;   /* nothing was taken, and a bundle is in the way: unfold it first */
+    bool late;     /* nor here, where others were faster: ask again when it is rolled back */
+    int64_t line;  /* where the search goes on, unless `end` */
+    unsigned busy; /* rows that were passed over because others have their entity */
     struct list ahead; /* of struct sight: the caller's */
 };
 

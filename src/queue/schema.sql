@@ -495,12 +495,12 @@ BEGIN
     RETURN EXISTS (SELECT FROM paused p WHERE p.queue = p_queue);
 END $$;
 
--- Something other than a lock keeps a row of this kind from being started.
-CREATE OR REPLACE FUNCTION :"schema".blocked(p_queue text, p_entity text, p_kind text) RETURNS boolean
+-- Something other than a lock keeps a row of this kind, or of any, from being started.
+CREATE OR REPLACE FUNCTION :"schema".blocked(p_queue text, p_entity text, p_kind text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM request l WHERE is_of(l, p_queue, p_entity) AND l.status = 'in-progress')
-        OR (SELECT r.due_kind IS DISTINCT FROM p_kind FROM request r WHERE is_of(r, p_queue, p_entity) AND r.decides
+        OR (SELECT r.due_kind IS DISTINCT FROM coalesce(p_kind, r.kind) FROM request r WHERE is_of(r, p_queue, p_entity) AND r.decides
             ORDER BY r.kind, r.run_at LIMIT 1);
 END $$;
 
@@ -526,7 +526,8 @@ END $$;
 -- which. A row per request; each tells the line from which the pass goes on and how many rows the search met. Where there
 -- is no group, one row that is no request tells it. `refuse` says why the group must end in error unworked; where
 -- there is none 'bundle', when a bundle is in the way: unfold() it in a transaction of its own, and ask again. With p_below what
--- stands before it is taken.
+-- stands before it is taken. Or 'late', when another worker has just done what was found: ask again in a new transaction, so that
+-- a transaction has the lock of one entity at most.
 --
 -- First the lock of the entity, then its rows, with a snapshot that sees what its last owner committed. 55P03 when a
 -- row is locked by a process that takes no entity locks (plain SQL), or when the entity is blocked by more than a lock (a
@@ -617,14 +618,16 @@ BEGIN
         ORDER BY r.kind, r.run_at, r.id LIMIT CASE p_kind WHEN 'create' THEN 1 ELSE 16 END FOR UPDATE OF r NOWAIT;
         GET DIAGNOSTICS n = ROW_COUNT;
         EXIT WHEN n > 0;
-        -- Blocked, or done by somebody else since it was found. A lock of an entity that is blocked must not be
-        -- kept until this transaction ends, which may be after minutes of other work.
+        -- Blocked, or done by somebody else since it was found. The lock of its entity must not be kept until this
+        -- transaction ends, which may be after minutes of other work.
         IF blocked(p_queue, p_entity, p_kind) THEN
             PERFORM in_the_way(p_line);
         END IF;
+        line := p_line;
         met := coalesce(met, 0) + 1;
-        p_entity := NULL;
-        p_upto := NULL;
+        refuse := 'late';
+        RETURN NEXT;
+        RETURN;
     END LOOP;
     IF n = 16 THEN -- up to 5000, and about 16 MiB, of the others; the rest is the next group
         line := p_line;
@@ -803,9 +806,48 @@ END $$;
 
 -- ------------------------------------------------------------------------------------------ lease mode
 
--- As many groups as p_processes has names for, in one short transaction, each with a fence and a lease, visible to
--- all. Rows as those of claim(). A row that a stranger has locked raises 55P03, here after the time-out below (cheaper than a lock in
--- advance for each row); with p_careful it takes one group and passes over such a row.
+-- How many entities a claim may lock that would like to lock p_wanted. All locks of a cluster are in one table of a fixed size, for
+-- max_locks_per_transaction of each connection; when it is full, statements of anybody fail. So a claim has half of what a connection
+-- is due, or, if it has one of eight places until it commits, a sixteenth of the table: together never more than there is.
+CREATE OR REPLACE FUNCTION :"schema".lock_room(p_wanted integer) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    due integer := current_setting('max_locks_per_transaction')::integer;
+BEGIN
+    IF p_wanted > due / 2 THEN
+        FOR place IN 1..8 LOOP
+            IF pg_try_advisory_xact_lock('request'::regclass::oid::integer, place) THEN
+                RETURN greatest(due / 2, due * current_setting('max_connections')::integer / 16);
+            END IF;
+        END LOOP;
+    END IF;
+    RETURN due / 2;
+END $$;
+
+-- Where a search goes on that met nothing but blocked entities, p_passed: before the first row above p_line of one that is not. It
+-- locks nothing.
+CREATE OR REPLACE FUNCTION :"schema".past_blocked(p_queue text, p_line bigint, p_passed text[]) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    at bigint;
+    entities text[];
+BEGIN
+    FOR i IN 1..256 LOOP
+        SELECT d.id INTO at FROM due(p_queue, p_line, 9223372036854775807, p_passed) d WHERE NOT blocked(p_queue, d.entity) LIMIT 1;
+        IF FOUND THEN
+            RETURN at - 1;
+        END IF;
+        SELECT max(d.id), array_agg(DISTINCT d.entity) INTO at, entities FROM due(p_queue, p_line, 9223372036854775807, p_passed) d;
+        EXIT WHEN at IS NULL;
+        p_line := at;
+        p_passed := (p_passed || entities)[1:4096];
+    END LOOP;
+    RETURN p_line;
+END $$;
+
+-- As many groups as p_processes has names for, as far as there is room for locks, in one short transaction, each with a fence and a
+-- lease, visible to all. Rows as those of claim(). A row that a stranger has locked raises 55P03, here after the time-out below (cheaper
+-- than a lock in advance for each row); with p_careful it takes one group and passes over such a row.
 CREATE OR REPLACE FUNCTION :"schema".claim_lease(p_queue text, p_line bigint, p_processes uuid[], p_lease_ms integer,
     p_worker text, p_require_created boolean, p_careful boolean, p_below boolean DEFAULT false)
 RETURNS TABLE (line bigint, met integer, id bigint, entity text, kind text, process uuid, fence bigint,
@@ -815,7 +857,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET lock_
 DECLARE
     entities text[];
     passed text[] := '{}'; -- busy ones, so that not every row of an entity with many is met
-    n integer;
+    seen text[];
+    room integer; -- for locks; those of entities that were blocked, or done by others, are not given back
     until timestamptz := clock_timestamp() + make_interval(secs => p_lease_ms / 1000.0);
 BEGIN
     IF p_careful THEN
@@ -835,6 +878,8 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
+    room := lock_room(cardinality(p_processes));
+    p_processes := p_processes[1:room];
     FOR i IN 1..256 LOOP
         WITH c AS MATERIALIZED (
             SELECT r.id, r.entity FROM request r
@@ -846,12 +891,13 @@ BEGIN
         ), e AS MATERIALIZED (
             SELECT c.entity FROM c GROUP BY c.entity ORDER BY min(c.id)
         )
-        SELECT (SELECT max(c.id) FROM c), (SELECT count(*) FROM e),
+        SELECT (SELECT max(c.id) FROM c), ARRAY(SELECT e.entity FROM e),
                ARRAY(SELECT e.entity FROM e
                      WHERE pg_try_advisory_xact_lock(entity_key(p_queue, e.entity) # 'request'::regclass::oid::bigint)),
                CASE WHEN NOT EXISTS (SELECT FROM c) AND EXISTS (SELECT FROM bundle b WHERE b.queue = p_queue) THEN 'bundle' END
-        INTO line, n, entities, refuse;
-        met := coalesce(met, 0) + n;
+        INTO line, seen, entities, refuse;
+        met := coalesce(met, 0) + cardinality(seen);
+        room := room - cardinality(entities);
         -- Locked; now the rows, with a snapshot that sees what the last owners of the entities committed.
         RETURN QUERY WITH g AS MATERIALIZED (
             SELECT e.entity, nextval('fence') AS fence, e.process,
@@ -894,12 +940,15 @@ BEGIN
         WHERE EXISTS (SELECT FROM p);
         EXIT WHEN FOUND;
         -- All of them are busy. What is behind them may not be.
-        IF line IS NULL OR i = 256 THEN
+        IF cardinality(entities) > 0 THEN
+            line := past_blocked(p_queue, line, passed || seen);
+        END IF;
+        IF line IS NULL OR i = 256 OR room < cardinality(p_processes) THEN
             RETURN NEXT;
             EXIT;
         END IF;
         p_line := line;
-        passed := passed || entities;
+        passed := (passed || seen)[1:1024];
     END LOOP;
 END $$;
 
@@ -1263,10 +1312,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = :"schema", pg_temp AS $$
     UNION ALL
     SELECT r.id, r.queue, r.entity, r.kind, 'transaction', NULL, coalesce(a.application_name, '') || ' pid ' || k.pid,
            clock_timestamp() - a.xact_start
-    FROM (SELECT cell.no, pg_sequence_last_value(to_regclass('attempt_' || cell.no)) AS id FROM cell OFFSET 0) c
-    JOIN pg_locks k ON k.locktype = 'advisory' AND k.classid = 'cell'::regclass AND k.objid = c.no AND k.objsubid = 2
-         AND k.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-    JOIN request r ON r.id = c.id AND r.status || '' = 'new'
+    FROM (SELECT l.pid, pg_sequence_last_value(to_regclass('attempt_' || l.objid)) AS id FROM pg_locks l
+          WHERE l.granted AND l.locktype = 'advisory' AND l.classid = 'cell'::regclass AND l.objsubid = 2
+              AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) OFFSET 0) k
+    JOIN request r ON r.id = k.id AND r.status || '' = 'new'
     LEFT JOIN pg_stat_activity a ON a.pid = k.pid
     WHERE p_queue IS NULL OR r.queue = p_queue
     ORDER BY 1;

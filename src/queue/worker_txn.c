@@ -443,6 +443,9 @@ static void on_claim(void *arg, const PGresult *res)
             work_on(s, g);
     } else if (!w->stopping && c.bundle) {
         send_unfold(s);
+    } else if (!w->stopping && c.late) {
+        rollback(s);
+        send_claim(s, true);
     } else if (!w->stopping && pass_next(w, &clerk->pass)) {
         send_claim(s, false);
     } else {

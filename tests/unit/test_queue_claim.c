@@ -96,6 +96,22 @@ static void an_answer_without_requests_still_tells_the_line(void **state)
     assert_true(c.n_group == 0 && c.end && c.busy == 0);
 }
 
+static void an_answer_without_requests_may_say_what_is_in_the_way(void **state)
+{
+    (void)state;
+    static const char *const why[] = {NULL, "bundle", "late"};
+    for (size_t i = 0; i < 3; i++) {
+        const char *const rows[][COLUMNS] = {{"12", "1", [10] = why[i]}};
+        struct claim c;
+        PGresult *res = answer(1, rows);
+        claim_read("q", res, &c);
+        PQclear(res);
+        assert_true(c.n_group == 0 && !c.end && c.line == 12 && c.busy == 1);
+        assert_int_equal(c.bundle, i == 1);
+        assert_int_equal(c.late, i == 2);
+    }
+}
+
 static void each_request_may_tell_the_line_and_what_lies_ahead_follows(void **state)
 {
     (void)state;
@@ -129,6 +145,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_one_fence_are_one_group),
         cmocka_unit_test(an_answer_without_requests_still_tells_the_line),
+        cmocka_unit_test(an_answer_without_requests_may_say_what_is_in_the_way),
         cmocka_unit_test(each_request_may_tell_the_line_and_what_lies_ahead_follows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
