@@ -1031,17 +1031,17 @@ SET enable_bitmapscan = off AS $$
 DECLARE
     cells integer[] := '{}';
     c record;
+    began bigint;
     n integer;
 BEGIN
     IF p_count NOT BETWEEN 1 AND 1024 THEN
         RAISE EXCEPTION 'a worker has 1 to 1024 slots' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     LOCK TABLE cell IN SHARE ROW EXCLUSIVE MODE;
-    FOR c IN SELECT x.no, pg_sequence_last_value(to_regclass('attempt_' || x.no)) AS id FROM cell x
-             WHERE x.seen_at < clock_timestamp() - interval '5 minutes' ORDER BY x.no
-    LOOP
+    FOR c IN SELECT x.no FROM cell x WHERE x.seen_at < clock_timestamp() - interval '5 minutes' ORDER BY x.no LOOP
         EXIT WHEN cardinality(cells) = p_count;
-        CONTINUE WHEN c.id IS NOT NULL AND NOT EXISTS (SELECT FROM request r WHERE r.id = c.id AND r.status || '' = 'complete')
+        began := pg_sequence_last_value(to_regclass('attempt_' || c.no));
+        CONTINUE WHEN began IS NOT NULL AND NOT EXISTS (SELECT FROM request r WHERE r.id = began AND r.status || '' = 'complete')
             OR NOT pg_try_advisory_xact_lock('cell'::regclass::oid::integer, c.no);
         n := nextval('cell_no');
         EXECUTE format('ALTER SEQUENCE attempt_%s RENAME TO attempt_%s', c.no, n);
@@ -1078,9 +1078,10 @@ END $$;
 
 -- What time brings about in these queues: attempts of dead workers are counted, lapsed leases go back, what is due becomes
 -- due. Other queues are left to their own workers, who may have other limits. Returns how long until there is more of
--- it (NULL: nothing is planned), and whether it changed anything.
+-- it (NULL: nothing is planned), and whether it changed anything. To look at a cell costs a lock until the end of the transaction:
+-- it looks at some of them, above p_from, and `upto` is the p_from of the next call, which follows at once; 0: that were all.
 CREATE OR REPLACE FUNCTION :"schema".tend(p_queues text[], p_max_attempts integer, p_base_ms integer, p_max_ms integer,
-    p_cells integer[], OUT next_ms bigint, OUT changed integer)
+    p_cells integer[], p_from integer DEFAULT 0, OUT next_ms bigint, OUT changed integer, OUT upto integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -1092,10 +1093,12 @@ DECLARE
 BEGIN
     changed := 0;
     PERFORM keep_cells(p_cells);
-    FOR c IN SELECT cell.no, pg_sequence_last_value(to_regclass('attempt_' || cell.no)) AS id FROM cell
-             WHERE pg_sequence_last_value(to_regclass('attempt_' || cell.no)) IS NOT NULL
+    SELECT CASE count(*) WHEN lock_room(1) THEN max(x.no) ELSE 0 END INTO upto
+    FROM (SELECT y.no FROM cell y WHERE y.no > p_from ORDER BY y.no LIMIT lock_room(1)) x;
+    FOR c IN SELECT x.no, pg_sequence_last_value(to_regclass('attempt_' || x.no)) AS id FROM cell x
+             WHERE x.no > p_from AND (upto = 0 OR x.no <= upto)
     LOOP
-        CONTINUE WHEN EXISTS (SELECT FROM request q WHERE q.id = c.id AND (q.status || '' = 'complete' OR q.queue <> ALL (p_queues)));
+        CONTINUE WHEN c.id IS NULL OR EXISTS (SELECT FROM request q WHERE q.id = c.id AND (q.status || '' = 'complete' OR q.queue <> ALL (p_queues)));
         CONTINUE WHEN NOT pg_try_advisory_xact_lock('cell'::regclass::oid::int, c.no);
         CONTINUE WHEN pg_sequence_last_value(to_regclass('attempt_' || c.no)) IS DISTINCT FROM c.id;
         -- Left alone while someone has the row: the next tend() counts it.

@@ -332,12 +332,17 @@ static void on_tend(void *arg, const PGresult *res)
 {
     struct worker *w = arg;
     w->tending = false;
+    w->tend_from = pg_ok(res) ? (int)strtol(PQgetvalue(res, 0, 2), NULL, 10) : 0;
     if (w->stopping || !res)
         return;
     if (!pg_ok(res)) {
         if (worker_hopeless(w, res))
             return;
         log_warn("queue.tend_failed", "state=%s error=\"%s\"", pg_state(res), pg_message(res));
+    }
+    if (w->tend_from > 0) {
+        worker_tend(w); /* the rest of the journal */
+        return;
     }
     (void)uv_timer_start(&w->tick, on_tick, next_tend(w, res), 0);
     if (w->tend_again) {
@@ -357,8 +362,11 @@ void worker_tend(struct worker *w)
         return;
     }
     w->tending = true;
-    const char *p[] = {w->queue_names, w->numbers[0], w->numbers[1], w->numbers[2], w->cells};
-    worker_ask(w->control, w->sql.tend, 5, p, on_tend, w);
+    char from[16];
+    (void)snprintf(from, sizeof from, "%d", w->tend_from);
+    const char *p[] = {w->queue_names, w->numbers[0], w->numbers[1],
+                       w->numbers[2],  w->cells,      from};
+    worker_ask(w->control, w->sql.tend, 6, p, on_tend, w);
 }
 
 static void on_done_timer(uv_timer_t *timer);

@@ -14,7 +14,7 @@
 #define WORKER_SQL(X)                                                                           \
     X(version, "SELECT ", "version()")                                                          \
     X(ready, "SELECT ", "ready($1)")                                                            \
-    X(tend, "SELECT * FROM ", "tend($1, $2, $3, $4, $5)")                                       \
+    X(tend, "SELECT * FROM ", "tend($1, $2, $3, $4, $5, $6)")                                   \
     X(drained, "SELECT ", "drained($1)")                                                        \
     X(drain_waits, "SELECT ", "drain_waits($1)")                                                \
     X(announce_done, "SELECT ", "announce_done($1)")                                            \
@@ -84,6 +84,7 @@ struct worker {
     char numbers[3][16];             /* max_attempts, backoff_ms, backoff_max_ms as text */
     char *queue_names;               /* array literal */
     char *cells;                     /* of the attempt journal, array literal; NULL: none yet */
+    int tend_from;                   /* so far tend() has looked through the journal */
     struct pg *control;
     bool listening, reached, tending, tend_again, draining, announcing;
     bool told_polling;
