@@ -28,7 +28,6 @@
     X(BELAY_ERR_DENIED, "DENIED", 403, "not allowed")                                          \
     X(BELAY_ERR_NOT_LEADER, "NOTLEADER", 421, "ask the leader")                                \
     X(BELAY_ERR_UNAVAILABLE, "UNAVAILABLE", 503, "cannot serve now, try again")                \
-    X(BELAY_ERR_OVERLOADED, "OVERLOADED", 503, "no memory left for new things, try later")     \
     X(BELAY_ERR_TIMEOUT, "TIMEOUT", 408, "time ran out")                                       \
     X(BELAY_ERR_GONE, "GONE", 410, "dropped already, read the full state first")               \
     X(BELAY_ERR_CORRUPT, "CORRUPT", 500, "stored data fails its checks")                       \
@@ -36,7 +35,8 @@
     X(BELAY_ERR_NO_MEMORY, "NOMEMORY", 500, "out of memory")                                   \
     X(BELAY_ERR_INTERNAL, "INTERNAL", 500, "a defect of the server")                           \
     X(BELAY_ERR_QUOTA, "QUOTA", 429, "a limit of the account is reached")                      \
-    X(BELAY_ERR_LOGIN, "DENIED", 401, "log in with a valid token")
+    X(BELAY_ERR_LOGIN, "DENIED", 401, "log in with a valid token")                             \
+    X(BELAY_ERR_OVERLOADED, "OVERLOADED", 503, "no memory left for new things, try later")
 
 enum belay_err {
 #define X(id, word, status, text) id,

@@ -2,6 +2,7 @@
 #include "machine/op.h"
 
 #include "auth/rule.h"
+#include "base/check.h"
 #include "machine/account.h"
 #include "machine/level.h"
 #include "machine/outbox.h"
@@ -30,6 +31,42 @@ enum op_field {
         OP_FIELD_COUNT
 };
 static_assert(OP_FIELD_COUNT <= 32, "the presence bits are 32");
+
+/* The place of a field is its bit in what is stored. */
+#define STORED(field, bit)                                                                     \
+    static_assert(FIELD_##field == (bit), #field " is stored as bit " #bit)
+STORED(now_ms, 0);
+STORED(asker, 1);
+STORED(account, 2);
+STORED(ns, 3);
+STORED(name, 4);
+STORED(owner, 5);
+STORED(session, 6);
+STORED(body, 7);
+STORED(text, 8);
+STORED(fence, 9);
+STORED(mode, 10);
+STORED(policy, 11);
+STORED(flags, 12);
+STORED(ttl_ms, 13);
+STORED(wait_ms, 14);
+STORED(grace_ms, 15);
+STORED(delay_ms, 16);
+STORED(quiet_ms, 17);
+STORED(permits, 18);
+STORED(of, 19);
+STORED(linger_ms, 20);
+STORED(limit, 21);
+STORED(target, 22);
+STORED(more, 23);
+STORED(program, 24);
+STORED(request, 25);
+STORED(number, 26);
+STORED(token, 27);
+STORED(rights, 28);
+STORED(wall_ms, 29);
+STORED(until_ms, 30);
+#undef STORED
 
 static bool has_u64(uint64_t v)
 {
@@ -98,6 +135,7 @@ static uint64_t version_of(const struct op *op)
 
 void op_encode(const struct op *op, struct buf *out)
 {
+    BELAY_CHECK((size_t)op->kind < OP_KIND_COUNT);
     uint32_t present = 0;
 #define X(type, field) present |= (uint32_t)has_##type(op->field) << FIELD_##field;
     OP_FIELD_MAP(X)
