@@ -88,6 +88,9 @@ struct token_parts {
 
 static void token_add(struct machine *m, const struct token_parts *from)
 {
+    BELAY_CHECK(from->id.len == TOKEN_ID_BYTES && from->rules.len <= RULES_BYTES_MAX);
+    BELAY_CHECK(from->number > 0 && from->number <= UINT32_MAX);
+    BELAY_CHECK(from->sum.len == 0 || from->sum.len == TOKEN_SUM_BYTES);
     struct token *t = mem_alloc(sizeof *t + from->rules.len);
     *t = (struct token){.number = (uint32_t)from->number,
                         .generation = from->generation,
@@ -108,6 +111,7 @@ static void token_add(struct machine *m, const struct token_parts *from)
         memcpy(t->rules, from->rules.data, from->rules.len);
     if (from->description.len)
         t->description = mem_dup(from->description.data, from->description.len);
+    BELAY_DCHECK(!token_numbered(m, from->number));
     list_push_back(&m->token_list, &t->in_machine);
     map_add(&m->tokens, &t->by_number, hash_number(t->number));
     map_add(&m->tokens_by_id, &t->by_id, hash_bytes(&m->key, t->id, TOKEN_ID_BYTES));
@@ -117,13 +121,16 @@ static void token_add(struct machine *m, const struct token_parts *from)
 
 static void token_remove(struct machine *m, struct token *t)
 {
-    if (t->account)
+    if (t->account) {
+        BELAY_CHECK(t->account->n_tokens > 0);
         t->account->n_tokens--;
+    }
     list_remove(&t->in_machine);
     map_remove(&m->tokens, &t->by_number);
     map_remove(&m->tokens_by_id, &t->by_id);
     free(t->description);
     free(t);
+    BELAY_CHECK(m->tokens.count == m->tokens_by_id.count);
 }
 
 void token_remove_all(struct machine *m, const struct account *a)
@@ -275,6 +282,16 @@ static struct token *token_named(const struct machine *m, const struct op *op,
     return t;
 }
 
+/* A message to a shard names a token by its number and has no sum. token_check() lets it pass,
+ * and who asks group 0 must not look like one. */
+static bool brings_sum(const struct op *op, struct effects *fx)
+{
+    if (op->owner.len == TOKEN_SUM_BYTES)
+        return true;
+    request_failed(op, BELAY_ERR_SYNTAX, "the sum of a secret has 32 bytes", fx);
+    return false;
+}
+
 static void token_make(struct machine *m, struct account *a, const struct op *op,
                        struct effects *fx)
 {
@@ -287,6 +304,7 @@ static void token_make(struct machine *m, struct account *a, const struct op *op
                                 .generation = 1,
                                 .created_ms = op->wall_ms,
                                 .expires_ms = op->until_ms};
+    BELAY_CHECK(a && parts.number == m->last_token);
     token_add(m, &parts);
     struct op message = {.kind = op->kind,
                          .account = op->account,
@@ -300,7 +318,7 @@ static void token_make(struct machine *m, struct account *a, const struct op *op
 void token_create(struct machine *m, const struct op *op, struct effects *fx)
 {
     struct account *a = outbox_may_tell(m, op, fx) ? account_named(m, op, fx) : NULL;
-    if (!a)
+    if (!a || !brings_sum(op, fx))
         return;
     if (token_find(m, op->name))
         request_failed(op, BELAY_ERR_EXISTS, "a token with this id exists", fx);
@@ -319,10 +337,15 @@ void token_init(struct machine *m, const struct op *op, struct effects *fx)
                        "this was done before: log in with an operator's token", fx);
         return;
     }
-    if (!outbox_may_tell(m, op, fx))
+    struct account *a = outbox_may_tell(m, op, fx) ? account_named(m, op, fx) : NULL;
+    if (!a || !brings_sum(op, fx))
         return;
+    if (token_find(m, op->name)) { /* of before a reset */
+        request_failed(op, BELAY_ERR_EXISTS, "a token with this id exists", fx);
+        return;
+    }
     m->closed = true;
-    token_make(m, account_find(m, op->account), op, fx);
+    token_make(m, a, op, fx);
 }
 
 /* The way back for who has lost every token: the next AUTH_INIT makes a new one. The others
@@ -341,12 +364,13 @@ static void token_renew(struct token *t, uint64_t generation, bool overlaps)
 {
     t->old_generation = overlaps ? t->generation : 0;
     t->generation = generation;
+    BELAY_CHECK(t->old_generation <= UINT64_MAX / 2);
 }
 
 void token_rotate(struct machine *m, const struct op *op, struct effects *fx)
 {
     struct token *t = outbox_may_tell(m, op, fx) ? token_named(m, op, fx) : NULL;
-    if (!t)
+    if (!t || !brings_sum(op, fx))
         return;
     token_renew(t, t->generation + 1, op->until_ms != 0);
     memcpy(t->old_sum, t->sum, TOKEN_SUM_BYTES);
@@ -405,6 +429,7 @@ void token_message(struct machine *m, const struct op *message)
 
 static void token_row(const struct token *t, struct token_row *row, struct effects *fx)
 {
+    BELAY_CHECK(t->account);
     *row = (struct token_row){
         .account = arena_copy(&fx->arena, account_name(t->account)),
         .id = arena_copy(&fx->arena, slice_of(t->id, TOKEN_ID_BYTES)),
@@ -437,6 +462,7 @@ static void list_tokens(const struct machine *m, const struct op *op, struct eff
             ev->more = true;
             break;
         }
+        BELAY_CHECK(ev->n_rows < page);
         token_row(t, &ev->tokens[ev->n_rows++], fx);
     }
 }
@@ -464,6 +490,8 @@ bool machine_login(const struct machine *m, const struct op *op, struct token_ro
                    struct effects *fx)
 {
     static const unsigned char nobody[TOKEN_SUM_BYTES];
+    if (op->owner.len != TOKEN_SUM_BYTES)
+        return false;
     const struct token *t = token_find(m, op->name);
     const unsigned char *sum = (const unsigned char *)op->owner.data;
     bool is_new = token_sums_equal(t ? t->sum : nobody, sum);
@@ -491,6 +519,7 @@ bool machine_token(const struct machine *m, struct slice id, uint64_t generation
     if (!t || !(generation == t->generation || (old && wall_ms < t->overlap_ms)) ||
         (t->expires_ms && wall_ms >= t->expires_ms))
         return false;
+    BELAY_CHECK(t->account);
     *ret = (struct machine_token){.number = t->number,
                                   .used_ms = t->used_ms,
                                   .account = account_name(t->account),
@@ -507,6 +536,7 @@ static struct slice sum_of(const unsigned char *sum)
 
 void snapshot_put_tokens(struct buf *out, const struct machine *m)
 {
+    BELAY_CHECK(m->tokens.count == m->tokens_by_id.count);
     varint_put(out, m->closed);
     varint_put(out, m->last_token);
     varint_put(out, m->tokens.count);

@@ -149,6 +149,34 @@ static void from_init_on_all_must_have_a_token(void **state)
     end(&w);
 }
 
+/* An op that came from another node: whatever it says, no token comes of it without an account
+ * and a secret. */
+static void a_token_needs_an_account_and_a_sum(void **state)
+{
+    (void)state;
+    struct world w = begin();
+    struct op init = token_op(OP_AUTH_INIT, ID_A, sum_a);
+    init.account = SLICE("0000000000000bad");
+    fails(doing(&w, init), BELAY_ERR_NOT_FOUND);
+    init.account = slice_of("", 0);
+    init.owner = slice_of("", 0);
+    init.fence = 1; /* as in a message to a shard */
+    fails(doing(&w, init), BELAY_ERR_SYNTAX);
+    assert_false(machine_closed(w.m));
+    is(doing(&w, token_op(OP_AUTH_INIT, ID_A, sum_a)), EVENT_TOKEN_CREATED);
+    struct op rotate = token_op(OP_TOKEN_ROTATE, ID_A, NULL);
+    rotate.fence = 1;
+    rotate.token = rotate.rights = 1;
+    fails(doing(&w, rotate), BELAY_ERR_SYNTAX);
+    struct op create = token_op(OP_TOKEN_CREATE, ID_B, NULL);
+    create.fence = 2;
+    create.token = create.rights = 1;
+    fails(doing(&w, create), BELAY_ERR_SYNTAX);
+    is(doing(&w, as((struct op){.kind = OP_AUTH_RESET}, 1, 1)), EVENT_AUTH_RESET);
+    fails(doing(&w, token_op(OP_AUTH_INIT, ID_A, sum_b)), BELAY_ERR_EXISTS);
+    end(&w);
+}
+
 static void a_login_takes_the_secret_and_its_time(void **state)
 {
     (void)state;
@@ -502,6 +530,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(from_init_on_all_must_have_a_token),
+        cmocka_unit_test(a_token_needs_an_account_and_a_sum),
         cmocka_unit_test(a_login_takes_the_secret_and_its_time),
         cmocka_unit_test(a_rotated_token_has_two_secrets_for_a_while),
         cmocka_unit_test(what_a_token_took_is_its_own),
