@@ -6,7 +6,8 @@
 #ifndef BELAY_BASE_CHECK_H
 #define BELAY_BASE_CHECK_H
 
-_Noreturn void check_failed(const char *file, int line, const char *what);
+/* Cold: what leads here is laid out apart from the code that runs. */
+__attribute__((cold)) _Noreturn void check_failed(const char *file, int line, const char *what);
 
 #define BELAY_CHECK(cond)                                                                      \
     do {                                                                                       \

@@ -46,7 +46,7 @@ static size_t shard_by_sum(const struct engine *e, const struct route *key)
     return 1 + (size_t)(place * (n_groups(e) - 1) >> 32);
 }
 
-/* Names that differ in message case only fall together: a transaction may mean either. The sum
+/* Names that differ in letter case only fall together: a transaction may mean either. The sum
  * costs as much as all else that is done for a lock, so the last answers are kept. */
 static size_t shard_of(struct engine *e, struct slice account, struct slice ns)
 {

@@ -25,6 +25,7 @@ void limits_put(const struct limits *limits, struct buf *out)
     for (uint64_t i = 0; i < QUOTA_COUNT; i++) {
         if (!limits->given[i])
             continue;
+        BELAY_CHECK(limits->at[i] <= INT64_MAX);
         varint_put(out, i);
         varint_put(out, limits->at[i]);
     }
@@ -158,6 +159,7 @@ struct account *account_named(const struct machine *m, const struct op *op, stru
     struct account *a = account_find(m, op->account);
     if (!a)
         request_failed(op, BELAY_ERR_NOT_FOUND, "account not found", fx);
+    BELAY_CHECK(!a || !a->gone);
     return a;
 }
 
@@ -189,9 +191,11 @@ static void account_vanish(struct machine *m, struct account *a, struct effects 
         space_doom(m, s);
         parked_leave_space(m, s, fx);
     }
+    BELAY_CHECK(a->n == 0);
     token_remove_all(m, a);
     a->gone = true;
     account_left(m, a);
+    BELAY_CHECK(a->gone && a->n_tokens == 0);
 }
 
 void account_left(struct machine *m, const struct account *a)
@@ -262,6 +266,7 @@ void machine_add_account(const struct machine *m, struct account_row *row)
 
 static size_t page_size(const struct op *op)
 {
+    BELAY_CHECK(op->limit <= LIMIT_LIST);
     return op->limit ? (size_t)op->limit : 100;
 }
 
@@ -308,6 +313,7 @@ void account_query(const struct machine *m, const struct op *op, struct effects 
 
 bool quota_reached(const struct account *a, enum quota quota, uint64_t more)
 {
+    BELAY_CHECK((size_t)quota < QUOTA_COUNT);
     return a->limits[quota] && a->used[quota] + more > a->limits[quota];
 }
 
@@ -325,6 +331,7 @@ enum quota quota_over(const struct account *a, const struct op *op, bool makes, 
 void quota_refuse(const struct account *a, enum quota quota, const struct op *op,
                   struct effects *fx)
 {
+    BELAY_CHECK((size_t)quota < QUOTA_COUNT && a->limits[quota] > 0);
     struct buf text = {0};
     buf_printf(&text, "the account may have %llu %s and has %llu",
                (unsigned long long)a->limits[quota], quota_word(quota),

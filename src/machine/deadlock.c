@@ -25,6 +25,7 @@ struct search {
 
 static struct search_step *add_step(struct search *s, struct who waiter, const struct lock *l)
 {
+    BELAY_CHECK(s->n <= s->m->cap_steps);
     struct machine *m = s->m;
     if (s->n == m->cap_steps) {
         m->cap_steps = m->cap_steps ? m->cap_steps * 2 : 64;
@@ -55,6 +56,7 @@ static void add_waits(struct search *s, struct who holder, size_t from)
 /* Does a holder of that lock close the cycle? */
 static bool look_at(struct search *s, size_t at)
 {
+    BELAY_CHECK(at < s->n);
     const struct lock *l = s->m->steps[at].lock;
     struct who waiter = s->m->steps[at].waiter;
     size_t holders = 0;
@@ -75,8 +77,8 @@ static bool look_at(struct search *s, size_t at)
 static size_t cycle_length(const struct machine *m, size_t last)
 {
     size_t n = 1;
-    for (; last; last = m->steps[last].from)
-        n++;
+    for (; last; last = m->steps[last].from, n++)
+        BELAY_CHECK(m->steps[last].from < last); /* it leads back to the first, and ends */
     return n;
 }
 
@@ -86,6 +88,7 @@ static struct cycle_step *tell_cycle(const struct machine *m, size_t last, struc
 {
     size_t length = cycle_length(m, last);
     *ret_n = length < LIMIT_CYCLE ? length : LIMIT_CYCLE;
+    BELAY_CHECK(*ret_n > 0 && *ret_n <= LIMIT_CYCLE);
     struct cycle_step *cycle = arena_alloc(&fx->arena, *ret_n * sizeof *cycle);
     for (size_t i = length; i-- > 0; last = m->steps[last].from)
         if (i < *ret_n) {
@@ -141,6 +144,7 @@ static bool visit_lock(struct walk *w, struct who waiter, const struct lock *l)
         if (who_same(holder, w->origin) || visit_holder(w, holder))
             return true;
     }
+    BELAY_CHECK(w->depth > 0 && w->depth <= LIMIT_CYCLE);
     w->depth--;
     return false;
 }
@@ -161,6 +165,7 @@ static bool find_short_cycle(const struct machine *m, const struct lock *l, stru
     struct walk w = {.m = m, .origin = who};
     if (!visit_lock(&w, who, l))
         return false;
+    BELAY_CHECK(w.depth > 0 && w.depth <= LIMIT_CYCLE);
     struct cycle_step *cycle = arena_alloc(&fx->arena, w.depth * sizeof *cycle);
     for (size_t i = 0; i < w.depth; i++) {
         cycle[i].owner = arena_copy(&fx->arena, w.path[i].owner);
@@ -176,6 +181,7 @@ bool deadlock_found(struct machine *m, const struct lock *l, struct who who, str
 {
     if (l->space->waiting == 0 || l->capacity != CAPACITY_RW)
         return false;
+    BELAY_CHECK(l->space->waiting <= m->waiting);
     return m->level >= LEVEL_LONG_CYCLES ? find_cycle(m, l, who, fx, ret_cycle, ret_n)
                                          : find_short_cycle(m, l, who, fx, ret_cycle, ret_n);
 }

@@ -1,6 +1,7 @@
 /* event.c - the effects of a step: events, and copies of the bytes that they show. */
 #include "machine/event.h"
 
+#include "base/check.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -29,24 +30,28 @@ const char *lock_state_word(enum lock_state state)
 {
     static const char *const words[] = {"unlocked", "shared", "exclusive", "semaphore",
                                         "closed"};
+    BELAY_CHECK((size_t)state < sizeof words / sizeof words[0]);
     return words[state];
 }
 
 const char *lock_mode_word(enum lock_mode mode)
 {
     static const char *const words[] = {"none", "exclusive", "shared", "semaphore"};
+    BELAY_CHECK((size_t)mode < sizeof words / sizeof words[0]);
     return words[mode];
 }
 
 const char *txn_status_word(enum txn_status status)
 {
     static const char *const words[] = {"ok", "error", "timeout"};
+    BELAY_CHECK((size_t)status < sizeof words / sizeof words[0]);
     return words[status];
 }
 
 const char *txn_cause_word(enum txn_cause cause)
 {
     static const char *const words[] = {"", "statement", "session", "requirements"};
+    BELAY_CHECK((size_t)cause < sizeof words / sizeof words[0]);
     return words[cause];
 }
 
@@ -57,11 +62,13 @@ const char *quota_word(enum quota quota)
         QUOTA_MAP(X)
 #undef X
     };
+    BELAY_CHECK((size_t)quota < sizeof words / sizeof words[0]);
     return words[quota];
 }
 
 struct event *effects_add(struct effects *fx, enum event_kind kind)
 {
+    BELAY_CHECK((size_t)kind < EVENT_KIND_COUNT && fx->n <= fx->cap);
     if (fx->n == fx->cap) {
         fx->cap = fx->cap ? fx->cap * 2 : 8;
         fx->events = mem_resize(fx->events, fx->cap * sizeof *fx->events);

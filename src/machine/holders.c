@@ -46,6 +46,7 @@ static bool same_lock(struct map_node *node, const void *key)
 static struct crowd *crowd_of(const struct lock *l)
 {
     struct map_node *n = map_find(&l->space->crowds, l->by_name.hash, same_lock, l);
+    BELAY_CHECK(n);
     return map_item(n, struct crowd, by_lock);
 }
 
@@ -69,6 +70,7 @@ static bool same_who(struct map_node *node, const void *key)
 
 static struct slice group_owner(const struct holder_group *g)
 {
+    BELAY_CHECK(!list_empty(&g->members));
     return hold_owner(list_item(g->members.next, const struct holder_member, in_group)->hold);
 }
 
@@ -88,6 +90,8 @@ static struct holder_group *group_of(const struct machine *m, const struct crowd
 
 static void join(struct machine *m, struct crowd *c, struct hold *h)
 {
+    BELAY_DCHECK(!with_fence(c, hold_fence(h)));
+    BELAY_CHECK(h->lock == c->lock);
     struct slice owner = hold_owner(h);
     struct holder_member *one = mem_zalloc(sizeof *one);
     one->hold = h;
@@ -105,6 +109,7 @@ static void join(struct machine *m, struct crowd *c, struct hold *h)
 
 static void leave(struct crowd *c, struct holder_member *one)
 {
+    BELAY_CHECK(one && one->hold->lock == c->lock);
     map_remove(&c->by_fence, &one->by_fence);
     map_remove(&c->by_who, &one->by_who);
     list_remove(&one->in_group);
@@ -117,12 +122,14 @@ static void leave(struct crowd *c, struct holder_member *one)
 
 static void gather(struct machine *m, struct lock *l)
 {
+    BELAY_CHECK(!l->crowded);
     struct crowd *c = mem_zalloc(sizeof *c);
     c->lock = l;
     l->crowded = true;
     map_add(&l->space->crowds, &c->by_lock, l->by_name.hash);
     list_each (it, &l->holds)
         join(m, c, list_item(it, struct hold, in_lock));
+    BELAY_CHECK(c->by_fence.count == l->n_holds && c->by_who.count == l->n_holds);
 }
 
 void holders_free(struct lock *l)
@@ -132,6 +139,7 @@ void holders_free(struct lock *l)
     struct crowd *c = crowd_of(l);
     list_each (it, &l->holds)
         leave(c, with_fence(c, hold_fence(list_item(it, struct hold, in_lock))));
+    BELAY_CHECK(c->by_fence.count == 0 && c->by_who.count == 0 && c->by_owner.count == 0);
     map_done(&c->by_fence);
     map_done(&c->by_who);
     map_done(&c->by_owner);
@@ -142,6 +150,7 @@ void holders_free(struct lock *l)
 
 void holders_add(struct machine *m, struct hold *h)
 {
+    BELAY_CHECK(!list_empty(&h->in_lock));
     if (h->lock->crowded)
         join(m, crowd_of(h->lock), h);
     else if (h->lock->n_holds >= CROWD_MIN)
@@ -155,10 +164,12 @@ void holders_remove(struct hold *h)
         return;
     struct crowd *c = crowd_of(l);
     leave(c, with_fence(c, hold_fence(h)));
+    BELAY_CHECK(c->by_fence.count == l->n_holds - 1);
 }
 
 void holders_shrink(struct lock *l)
 {
+    BELAY_CHECK(l->crowded || l->n_holds < CROWD_MIN);
     if (l->n_holds < CROWD_MIN / 2)
         holders_free(l);
 }
@@ -194,6 +205,7 @@ struct hold *holder_by_who(const struct machine *m, const struct lock *l, struct
 struct hold *holder_next(const struct machine *m, const struct lock *l, struct slice owner,
                          const struct hold *after)
 {
+    BELAY_CHECK(!after || after->lock == l);
     if (l->crowded) {
         const struct crowd *c = crowd_of(l);
         struct holder_group *g = group_of(m, c, owner);
@@ -230,6 +242,7 @@ static bool names_hold(const struct op *op, const struct hold *h, uint64_t now_m
 struct hold *holder_named(const struct machine *m, const struct lock *l, const struct op *op,
                           uint64_t now_ms, struct hold *after)
 {
+    BELAY_CHECK(!after || after->lock == l);
     bool one = op->fence || (op->session.len && !(op->flags & OP_ANYONE));
     struct hold *h = after;
     do {

@@ -22,6 +22,7 @@ static struct slice low_of(const struct index_bucket *b)
 
 static struct index_bucket *bucket_at(struct index *ix, size_t at, struct slice low)
 {
+    BELAY_CHECK(at <= ix->n && ix->n <= ix->cap);
     if (ix->n == ix->cap) {
         ix->cap = ix->cap ? ix->cap * 2 : 4;
         ix->buckets = mem_resize(ix->buckets, ix->cap * sizeof(struct index_bucket *));
@@ -41,6 +42,7 @@ static struct index_bucket *bucket_at(struct index *ix, size_t at, struct slice 
 /* The last bucket whose lowest name is not above `name`. The first bucket's is empty. */
 static size_t bucket_of(const struct index *ix, struct slice name)
 {
+    BELAY_DCHECK(ix->n > 0);
     size_t lo = 0, hi = ix->n;
     while (hi - lo > 1) {
         size_t mid = (lo + hi) / 2;
@@ -49,6 +51,7 @@ static size_t bucket_of(const struct index *ix, struct slice name)
         else
             hi = mid;
     }
+    BELAY_DCHECK(lo < ix->n);
     return lo;
 }
 
@@ -61,6 +64,7 @@ static int by_name(const void *a, const void *b)
 
 static void put(struct index_bucket *b, uint32_t slot, struct lock *lock)
 {
+    BELAY_DCHECK(slot < INDEX_BUCKET);
     b->locks[slot] = lock;
     lock->bucket = b;
     lock->slot = slot;
@@ -68,6 +72,7 @@ static void put(struct index_bucket *b, uint32_t slot, struct lock *lock)
 
 static void sort(struct index_bucket *b)
 {
+    BELAY_CHECK(b->n <= INDEX_BUCKET);
     if (b->sorted)
         return;
     qsort(b->locks, b->n, sizeof(struct lock *), by_name);
@@ -79,16 +84,19 @@ static void sort(struct index_bucket *b)
 static void split(struct index *ix, size_t at)
 {
     struct index_bucket *left = ix->buckets[at];
+    BELAY_CHECK(left->n == INDEX_BUCKET);
     sort(left);
     uint32_t half = left->n / 2;
     struct index_bucket *right = bucket_at(ix, at + 1, lock_name(left->locks[half]));
     for (uint32_t i = half; i < left->n; i++)
         put(right, right->n++, left->locks[i]);
     left->n = half;
+    BELAY_CHECK(left->n + right->n == INDEX_BUCKET && left->n > 0);
 }
 
 void index_add(struct index *ix, struct lock *lock)
 {
+    BELAY_DCHECK(!lock->bucket);
     struct slice name = lock_name(lock);
     if (ix->n == 0)
         (void)bucket_at(ix, 0, slice_of("", 0));
@@ -99,12 +107,15 @@ void index_add(struct index *ix, struct lock *lock)
     }
     struct index_bucket *b = ix->buckets[at];
     b->sorted = b->n == 0 || (b->sorted && slice_cmp(lock_name(b->locks[b->n - 1]), name) < 0);
+    BELAY_CHECK(b->n < INDEX_BUCKET);
+    BELAY_DCHECK(slice_cmp(low_of(b), name) <= 0);
     put(b, b->n, lock);
     b->n++;
 }
 
 static void drop_bucket(struct index *ix, struct index_bucket *b)
 {
+    BELAY_CHECK(b->n == 0 && ix->n > 0);
     size_t at = bucket_of(ix, low_of(b));
     BELAY_CHECK(ix->buckets[at] == b);
     if (at == 0 && ix->n > 1) { /* the first bucket takes every name below the second */
@@ -122,6 +133,7 @@ static void drop_bucket(struct index *ix, struct index_bucket *b)
 void index_remove(struct index *ix, struct lock *lock)
 {
     struct index_bucket *b = lock->bucket;
+    BELAY_CHECK(b && lock->slot < b->n);
     BELAY_CHECK(b->locks[lock->slot] == lock);
     uint32_t last = --b->n;
     if (lock->slot != last) {
@@ -152,6 +164,7 @@ struct lock *index_next(const struct index *ix, struct index_place *place)
     }
     if (place->bucket >= ix->n)
         return NULL;
+    BELAY_CHECK(place->at < ix->buckets[place->bucket]->n);
     sort(ix->buckets[place->bucket]);
     return ix->buckets[place->bucket]->locks[place->at];
 }
@@ -173,6 +186,7 @@ struct lock *index_after(const struct index *ix, struct slice name, bool also,
         else
             hi = mid;
     }
+    BELAY_CHECK(lo <= b->n);
     *ret_place = (struct index_place){bucket, lo - 1}; /* index_next() steps onto it */
     return index_next(ix, ret_place);
 }

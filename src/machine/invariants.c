@@ -6,7 +6,10 @@
 #include "machine/holders.h"
 #include "machine/line.h"
 #include "machine/lock.h"
+#include "machine/namespace.h"
 #include "machine/node.h"
+#include "machine/session.h"
+#include "machine/sound.h"
 #include "machine/table.h"
 #include "machine/txn_wait.h"
 
@@ -23,6 +26,13 @@
             return broken;                                                                     \
     } while (0)
 
+/* What is in all namespaces together: the counts of the machine and of the accounts say the
+ * same.
+ */
+struct totals {
+    uint64_t locks, held, waiting, records, parked, bytes;
+};
+
 static const char *check_hold(const struct machine *m, const struct lock *l,
                               const struct hold *h)
 {
@@ -31,6 +41,7 @@ static const char *check_hold(const struct machine *m, const struct lock *l,
     PROMISE(h->weight > 0);
     PROMISE(h->since_ms <= m->now_ms);
     PROMISE((h->ttl_ms == 0) == (h->end.pos == 0));
+    PROMISE(hold_is_linked(h));
     return NULL;
 }
 
@@ -48,7 +59,7 @@ static const char *check_open(const struct machine *m, const struct space *s,
 static const char *check_wait(const struct machine *m, const struct lock *l,
                               const struct wait *w)
 {
-    PROMISE(w->lock == l);
+    PROMISE(w->lock == l && wait_is_linked(w));
     PROMISE(w->end.seq <= m->counter);
     PROMISE(w->end.pos != 0 && w->end.at <= w->deadline_ms);
     PROMISE(w->since_ms <= m->now_ms && w->quiet_from_ms <= m->now_ms);
@@ -117,7 +128,8 @@ static const char *check_lock(const struct machine *m, const struct lock *l)
     PROMISE(n == l->n_holds && used == l->used);
     PROMISE(used <= l->capacity);      /* I1, I2, I3: a weight is never given twice */
     PROMISE(exclusive == 0 || n == 1); /* I1 */
-    PROMISE(!l->touched);
+    PROMISE(!l->touched && lock_is_sound(l));
+    PROMISE(n != 0 || !l->crowded);
     PROMISE(n || l->more); /* exists for a reason */
     if (l->more)
         PASS_ON(check_line(m, l));
@@ -132,6 +144,7 @@ static const char *check_record(const struct machine *m, const struct slot *slot
     PROMISE(r->end.seq > 0 && r->end.seq <= m->counter);
     PROMISE((r->ttl_ms == 0) == (r->end.pos == 0));
     PROMISE(r->ttl_ms == 0 || r->end.at == r->set_ms + r->ttl_ms);
+    PROMISE(record_is_settled(r));
     PROMISE(r->session->seen_in != slot); /* one record of a session */
     r->session->seen_in = slot;
     return NULL;
@@ -166,7 +179,7 @@ static const char *check_parked(const struct machine *m, const struct space *s)
     list_each (it, &s->parked) {
         const struct parked *p = list_item(it, const struct parked, in_space);
         PROMISE(p->space == s && p->end.seq > ticket && p->end.pos != 0);
-        PROMISE(p->end.seq <= m->counter);
+        PROMISE(p->end.seq <= m->counter && parked_is_linked(p));
         PROMISE(!p->away || p->receipt);
         if (p->receipt) {
             PROMISE(p->receipt->parked == p && !p->receipt->wait);
@@ -237,6 +250,7 @@ static const char *check_session(const struct machine *m, const struct session *
         n++;
     }
     PROMISE(n == s->n_items && n <= LIMIT_SESSION_ITEMS);
+    PROMISE(session_find(m, session_account(s), session_id(s)) == s && session_is_sound(s));
     PASS_ON(check_session_vars(s));
     bool guest = s->guest != GUEST_NOT;
     PROMISE(s->end.seq <= m->counter && guest == (m->group != 0));
@@ -247,7 +261,23 @@ static const char *check_session(const struct machine *m, const struct session *
     return NULL;
 }
 
-static const char *check_space(const struct machine *m, const struct space *s)
+/* What counts for the quota of bytes, apart from bodies: they are counted lock by lock. */
+static uint64_t bytes_of_vars(const struct space *s)
+{
+    uint64_t bytes = s->parked_bytes;
+    list_each (it, &s->table_list) {
+        const struct table *t = list_item(it, const struct table, in_space);
+        list_each (at, &t->slot_list) {
+            const struct record *r = list_item(at, const struct slot, in_table)->records;
+            for (; r; r = r->next)
+                bytes += r->value_len;
+        }
+    }
+    return bytes;
+}
+
+static const char *check_space(const struct machine *m, const struct space *s,
+                               struct totals *all)
 {
     uint64_t locks = 0, held = 0, waiting = 0;
     struct slice previous = slice_of("", 0);
@@ -260,9 +290,16 @@ static const char *check_space(const struct machine *m, const struct space *s)
         locks++;
         held += l->n_holds != 0;
         waiting += l->more ? l->more->n_waits : 0;
+        all->bytes += l->more ? l->more->body_len : 0;
     }
     PROMISE(locks == s->locks.count && held == s->held && waiting == s->waiting);
-    PROMISE(waiting == s->waits.count);
+    PROMISE(waiting == s->waits.count && s->waiters.count <= waiting);
+    all->locks += locks;
+    all->held += held;
+    all->waiting += waiting;
+    all->records += s->n_records;
+    all->parked += s->n_parked;
+    all->bytes += bytes_of_vars(s);
     return check_vars(m, s);
 }
 
@@ -286,23 +323,113 @@ static const char *check_receipts(const struct machine *m)
     return NULL;
 }
 
-const char *machine_unsound(const struct machine *m)
+static const char *check_account(const struct machine *m, const struct account *a,
+                                 struct totals *all)
 {
-    uint64_t locks = 0;
+    PROMISE(account_any(m, account_name(a)) == a);
+    PROMISE(a->used[QUOTA_NAMESPACES] == a->n);
+    PROMISE(!a->gone || (a->n == 0 && a->n_tokens == 0)); /* it may be freed when it is empty */
+    for (size_t i = 0; i < a->n; i++) {
+        PROMISE(a->spaces[i]->account == a && !a->spaces[i]->doomed);
+        PASS_ON(check_space(m, a->spaces[i], all));
+    }
+    return NULL;
+}
+
+/* Every namespace that is, and every one that is being taken apart. */
+static const char *check_accounts(const struct machine *m)
+{
+    struct totals all = {0};
+    uint64_t used[QUOTA_COUNT] = {0}, sessions = 0;
     for (size_t i = 0; i < m->n_accounts; i++) {
-        for (size_t j = 0; j < m->accounts[i]->n; j++) {
-            PASS_ON(check_space(m, m->accounts[i]->spaces[j]));
-            locks += m->accounts[i]->spaces[j]->locks.count;
-        }
+        PASS_ON(check_account(m, m->accounts[i], &all));
+        for (size_t q = 0; q < QUOTA_COUNT; q++)
+            used[q] += m->accounts[i]->used[q];
     }
     list_each (it, &m->doomed) {
         const struct space *s = list_item(it, const struct space, in_doomed);
-        PASS_ON(check_space(m, s));
-        locks += s->locks.count;
+        PROMISE(s->doomed && s->account->n_doomed > 0);
+        PASS_ON(check_space(m, s, &all));
     }
-    PROMISE(locks == m->locks);
-    list_each (it, &m->session_list)
-        PASS_ON(check_session(m, list_item(it, const struct session, in_machine)));
+    list_each (it, &m->session_list) {
+        const struct session *s = list_item(it, const struct session, in_machine);
+        PASS_ON(check_session(m, s));
+        sessions += s->account != NULL;
+    }
+    PROMISE(all.locks == m->locks && all.held == m->held && all.waiting == m->waiting);
+    PROMISE(all.records == m->n_records && all.parked == m->n_parked);
+    PROMISE(used[QUOTA_NAMESPACES] == m->n_spaces && used[QUOTA_SESSIONS] == sessions);
+    PROMISE(used[QUOTA_LOCKS] == all.locks && used[QUOTA_WAITERS] == all.waiting);
+    PROMISE(used[QUOTA_VARIABLES] == all.records && used[QUOTA_TRANSACTIONS] == all.parked);
+    PROMISE(used[QUOTA_BYTES] == all.bytes);
+    return NULL;
+}
+
+static const char *check_tokens(const struct machine *m)
+{
+    uint64_t n = 0, last = 0, owned = 0;
+    list_each (it, &m->token_list) {
+        const struct token *t = list_item(it, const struct token, in_machine);
+        PROMISE(m->group != 0 || (t->number > last && t->number <= m->last_token));
+        PROMISE(token_lives(m, t->number));
+        PROMISE(t->account || m->group != 0); /* a row of it names its account */
+        last = t->number;
+        owned += t->account != NULL;
+        n++;
+    }
+    PROMISE(n == m->tokens.count && n == m->tokens_by_id.count);
+    for (size_t i = 0; i < m->n_accounts; i++)
+        owned -= m->accounts[i]->n_tokens;
+    PROMISE(owned == 0);
+    return NULL;
+}
+
+/* The next end is on top, and everything that ends knows its place. */
+static const char *check_ends(const struct machine *m)
+{
+    for (size_t i = 0; i < m->ends.count; i++) {
+        const struct heap_node *n = m->ends.slots[i];
+        const struct heap_node *above = m->ends.slots[i ? (i - 1) / 4 : 0];
+        PROMISE(n->pos == i + 1 && n->tag <= END_PARKED);
+        PROMISE(above->at < n->at || (above->at == n->at && above->seq <= n->seq));
+    }
+    return NULL;
+}
+
+static const char *check_outbox(const struct machine *m)
+{
+    uint64_t n = 0;
+    for (unsigned i = 0; i < m->n_groups; i++) {
+        PROMISE(m->boxes[i].n_messages <= m->boxes[i].posted);
+        n += m->boxes[i].n_messages;
+    }
+    PROMISE(n == m->n_messages);
+    return NULL;
+}
+
+static const char *check_nodes(const struct machine *m)
+{
+    size_t silent = 0;
+    for (size_t i = 0; i < OP_NODES_MAX; i++) {
+        silent += m->nodes[i].silent;
+        list_each (it, &m->nodes[i].waits) {
+            uint64_t asker = list_item(it, const struct wait, in_node)->asker;
+            PROMISE(asker && !(asker & OP_ASKER_LOOSE) && op_node(asker) == i);
+        }
+        list_each (it, &m->nodes[i].parked)
+            PROMISE(op_node(list_item(it, const struct parked, in_node)->asker) == i);
+    }
+    PROMISE(silent == m->n_silent);
+    return NULL;
+}
+
+const char *machine_unsound(const struct machine *m)
+{
+    PASS_ON(check_ends(m));
+    PASS_ON(check_accounts(m));
+    PASS_ON(check_tokens(m));
+    PASS_ON(check_outbox(m));
+    PASS_ON(check_nodes(m));
     return check_receipts(m);
 }
 

@@ -10,6 +10,7 @@
 #include "machine/level.h"
 #include "machine/lock.h"
 #include "machine/node.h"
+#include "machine/sound.h"
 #include "machine/txn_wait.h"
 
 #include <stdlib.h>
@@ -33,6 +34,7 @@ static struct who wait_who(const struct wait *w)
 static bool same_waiter(struct map_node *node, const void *key)
 {
     const struct waiter *v = map_item(node, const struct waiter, by_who);
+    BELAY_DCHECK(!list_empty(&v->waits));
     const struct who *who = key;
     return who_same(wait_who(list_item(v->waits.next, const struct wait, in_waiter)), *who);
 }
@@ -45,25 +47,30 @@ struct waiter *waiter_find(const struct machine *m, const struct space *s, struc
 
 bool wait_bars_shared(const struct wait *w)
 {
+    BELAY_DCHECK(w->policy <= POLICY_TIMED);
     return w->policy == POLICY_HARD;
 }
 
 uint64_t wait_quiet_at(const struct wait *w)
 {
+    BELAY_CHECK(w->policy == POLICY_TIMED);
     return w->quiet_from_ms + w->quiet_ms;
 }
 
 /* When to look at the wait again: its deadline, or earlier, when it may have been quiet. */
 void wait_arm(struct machine *m, struct wait *w)
 {
+    BELAY_DCHECK(w->end.tag == END_WAIT);
     uint64_t at = w->deadline_ms;
     if (w->policy == POLICY_TIMED && wait_quiet_at(w) > m->now_ms && wait_quiet_at(w) < at)
         at = wait_quiet_at(w);
+    BELAY_DCHECK(at <= w->deadline_ms);
     heap_set(&m->ends, &w->end, at);
 }
 
 void wait_set_body(struct wait *w, const struct op *op)
 {
+    BELAY_CHECK(op->body.len <= LIMIT_BODY_BYTES);
     free(w->body);
     w->brings_body = op->flags & OP_SET_BODY;
     w->body = op->body.len ? mem_dup(op->body.data, op->body.len) : NULL;
@@ -72,6 +79,7 @@ void wait_set_body(struct wait *w, const struct op *op)
 
 void wait_place(struct wait *w)
 {
+    BELAY_DCHECK(w->waiter);
     list_remove(&w->in_waiter);
     list_push_back(&w->waiter->waits, &w->in_waiter);
     list_remove(&w->in_session);
@@ -84,6 +92,9 @@ void wait_link(struct machine *m, struct wait *w)
     struct space *s = w->lock->space;
     struct more *more = lock_more(w->lock);
     struct who who = wait_who(w);
+    BELAY_CHECK(w->end.seq > 0 && w->end.seq <= m->counter && more->n_waits < LIMIT_WAITERS);
+    BELAY_DCHECK(w->weight > 0 && w->weight <= w->lock->capacity);
+    BELAY_DCHECK(!wait_of(m, w->lock, who));
     list_push_back(&more->waits, &w->in_lock);
     rank_push_back(&more->ranks, &w->rank, w->end.seq);
     list_init(&w->in_session);
@@ -104,13 +115,17 @@ void wait_link(struct machine *m, struct wait *w)
     s->waiting++, m->waiting++;
     s->account->used[QUOTA_WAITERS]++;
     map_add(&s->waits, &w->by_place, hash_place(m, who, w->lock));
+    BELAY_DCHECK(m->waiting >= s->waiting && s->waiting >= more->n_waits);
     lock_changed(m, w->lock);
 }
 
 struct wait *wait_add(struct machine *m, struct lock *l, const struct op *op,
                       struct session *session, struct hold *upgrade)
 {
+    BELAY_DCHECK(!upgrade || (upgrade->lock == l && upgrade->weight == SHARED_WEIGHT));
+    BELAY_CHECK(op->wait_ms > 0);
     struct slice owner = upgrade ? hold_owner(upgrade) : op->owner;
+    BELAY_DCHECK(owner.len > 0 && owner.len <= LIMIT_OWNER_BYTES);
     struct wait *w = mem_alloc(sizeof *w + owner.len);
     *w = (struct wait){.lock = l,
                        .session = session,
@@ -135,6 +150,8 @@ struct wait *wait_add(struct machine *m, struct lock *l, const struct op *op,
         rank_push_front(&l->more->ranks, &w->rank, w->end.seq);
     }
     wait_ask(m, w, op);
+    BELAY_DCHECK(wait_is_linked(w));
+    BELAY_DCHECK(wait_position(w) == (upgrade ? 1 : l->more->n_waits));
     return w;
 }
 
@@ -151,6 +168,7 @@ void wait_ask(struct machine *m, struct wait *w, const struct op *op)
         lock_touch(m, w->lock); /* its turn may have come: wait_arm() does not look back */
     w->away = AWAY_NOT;
     if (op->request.len) {
+        BELAY_DCHECK(!w->receipt);
         w->receipt = receipt_open(m, op);
         w->receipt->wait = w;
     }
@@ -189,6 +207,7 @@ size_t wait_all_of(const struct machine *m, const struct space *s, struct who wh
             break;
         out[n++] = list_item(it, struct wait, in_waiter);
     }
+    BELAY_CHECK(n <= max);
     return n;
 }
 
@@ -201,17 +220,24 @@ static void unlink_and_free(struct machine *m, struct wait *w)
 {
     struct lock *l = w->lock;
     struct more *more = l->more;
+    BELAY_DCHECK(wait_is_linked(w));
+    BELAY_CHECK(more->n_waits > 0);
     heap_remove(&m->ends, &w->end);
+    BELAY_DCHECK(more->n_barring >= wait_bars_shared(w) && more->n_timed <= more->n_waits);
     list_remove(&w->in_lock);
     rank_remove(&more->ranks, &w->rank);
     list_remove(&w->in_session);
     list_remove(&w->in_node);
-    if (w->session)
+    if (w->session) {
+        BELAY_CHECK(w->session->n_items > w->session->n_holds);
         w->session->n_items--;
+    }
     more->n_waits--;
     more->n_barring -= wait_bars_shared(w);
     more->n_timed -= w->policy == POLICY_TIMED;
+    BELAY_CHECK(l->space->waiting > 0 && m->waiting >= l->space->waiting);
     l->space->waiting--, m->waiting--;
+    BELAY_DCHECK(l->space->account->used[QUOTA_WAITERS] > 0);
     l->space->account->used[QUOTA_WAITERS]--;
     map_remove(&l->space->waits, &w->by_place);
     list_remove(&w->in_waiter);
@@ -229,6 +255,7 @@ static void unlink_and_free(struct machine *m, struct wait *w)
 struct event *wait_news(const struct machine *m, const struct wait *w, enum event_kind kind,
                         struct effects *fx)
 {
+    BELAY_DCHECK(w->weight <= w->lock->capacity);
     struct event *ev = lock_news(m, w->lock, kind, fx);
     ev->owner = arena_copy(&fx->arena, wait_owner(w));
     ev->session = arena_copy(&fx->arena, session_id(w->session));
@@ -240,6 +267,7 @@ struct event *wait_news(const struct machine *m, const struct wait *w, enum even
 void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reason reason,
               struct effects *fx)
 {
+    BELAY_DCHECK(w->since_ms <= m->now_ms);
     struct lock *l = w->lock;
     struct event *ev = wait_news(m, w, kind, fx);
     ev->asker = wait_stays(w);
@@ -254,6 +282,7 @@ void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reas
 /* Its time is over, or the time to come back. */
 static void time_out(struct machine *m, struct wait *w, struct effects *fx)
 {
+    BELAY_CHECK(w->deadline_ms <= m->now_ms);
     if (w->away == AWAY_CUT)
         wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
     else
@@ -262,16 +291,19 @@ static void time_out(struct machine *m, struct wait *w, struct effects *fx)
 
 void wait_away(struct machine *m, struct wait *w, uint64_t since_ms)
 {
+    BELAY_CHECK(w->receipt && w->receipt->wait == w);
     uint64_t until = since_ms + RECEIPT_RETURN_MS;
     if (w->away)
         return;
     w->away = w->deadline_ms <= until ? AWAY : AWAY_CUT;
     w->deadline_ms = w->away == AWAY ? w->deadline_ms : until;
+    BELAY_CHECK(w->deadline_ms <= until);
     wait_arm(m, w);
 }
 
 void wait_expire(struct machine *m, struct wait *w, struct effects *fx)
 {
+    BELAY_DCHECK(over(&w->end, m->now_ms));
     if (w->deadline_ms <= m->now_ms) {
         time_out(m, w, fx);
         return;
@@ -282,6 +314,7 @@ void wait_expire(struct machine *m, struct wait *w, struct effects *fx)
 
 bool line_fits(const struct lock *l, uint32_t weight)
 {
+    BELAY_CHECK(l->used <= l->capacity);
     return l->capacity - l->used >= weight && l->n_holds < LIMIT_HOLDERS;
 }
 
@@ -289,12 +322,14 @@ static void grant_upgrade(struct machine *m, struct wait *w, struct effects *fx)
 {
     struct hold *h = w->upgrade;
     struct lock *l = h->lock;
+    BELAY_CHECK(l->n_holds == 1 && h->weight == SHARED_WEIGHT && l->used == h->weight);
     l->used += CAPACITY_RW - h->weight;
     h->weight = CAPACITY_RW;
     h->asker = w->asker;
     h->since_ms = m->now_ms;
     h->ttl_ms = w->ttl_ms;
     h->overdue = false;
+    BELAY_CHECK(l->used == l->capacity);
     hold_place(m, h);
     end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
     struct event *ev = hold_granted(m, h, fx);
@@ -307,6 +342,7 @@ static void grant_upgrade(struct machine *m, struct wait *w, struct effects *fx)
 
 static void grant_wait(struct machine *m, struct wait *w, struct effects *fx)
 {
+    BELAY_DCHECK(!w->upgrade && line_fits(w->lock, w->weight));
     struct lock *l = w->lock;
     if (w->brings_body)
         lock_set_body(l, slice_of(w->body, w->body_len));
@@ -331,6 +367,7 @@ enum service { SERVE_GRANT, SERVE_PASS, SERVE_STOP };
 
 static enum service judge(const struct machine *m, const struct wait *w, bool only_shared)
 {
+    BELAY_DCHECK(!w->upgrade || w->upgrade->lock == w->lock);
     const struct lock *l = w->lock;
     if (w->upgrade && m->level >= LEVEL_OVER && hold_over(w->upgrade, m->now_ms))
         return SERVE_STOP; /* its turn comes, and ends this wait with it */
@@ -355,6 +392,7 @@ static bool is_dead(const struct machine *m, const struct wait *w)
 
 static void remove_dead(struct machine *m, struct wait *w, struct effects *fx)
 {
+    BELAY_DCHECK(is_dead(m, w));
     if (session_over(w->session, m->now_ms))
         wait_end(m, w, EVENT_LEFT, REASON_SESSION, fx);
     else if (!token_lives(m, w->token))
@@ -375,6 +413,7 @@ enum { LINE_PASS_MAX = 4096 };
 
 const struct wait *line_first(const struct machine *m, const struct lock *l)
 {
+    BELAY_CHECK(l->more);
     size_t passed = 0;
     list_each (it, &l->more->waits) {
         const struct wait *w = list_item(it, const struct wait, in_lock);
@@ -436,4 +475,5 @@ void line_serve(struct machine *m, struct lock *l, struct effects *fx)
             grant_wait(m, w, fx);
         }
     }
+    BELAY_DCHECK(lock_is_sound(l));
 }

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "machine/holders.h"
 #include "machine/line.h"
+#include "machine/sound.h"
 #include "machine/txn_wait.h"
 
 #include <stdlib.h>
@@ -19,11 +20,13 @@ struct lock *lock_locate(const struct machine *m, const struct space *s, struct 
 {
     *ret_hash = hash_bytes(&m->key, name.data, name.len);
     struct map_node *n = map_find(&s->locks, *ret_hash, same_name, &name);
+    BELAY_DCHECK(!n || map_item(n, struct lock, by_name)->space == s);
     return n ? map_item(n, struct lock, by_name) : NULL;
 }
 
 struct lock *lock_make(struct machine *m, struct space *s, struct slice name, uint64_t hash)
 {
+    BELAY_CHECK(name.len > 0 && name.len <= LIMIT_NAME_BYTES);
     BELAY_CHECK(name.len <= LIMIT_NAME_BYTES);
     struct lock *l = pool_alloc(&m->pool, sizeof *l + name.len);
     *l = (struct lock){.space = s, .name_len = (uint16_t)name.len};
@@ -33,6 +36,7 @@ struct lock *lock_make(struct machine *m, struct space *s, struct slice name, ui
     index_add(&s->index, l);
     m->locks++;
     s->account->used[QUOTA_LOCKS]++;
+    BELAY_DCHECK(l->bucket && m->locks >= s->locks.count);
     return l;
 }
 
@@ -44,6 +48,7 @@ struct lock *lock_find(const struct machine *m, const struct space *s, struct sl
 
 struct lock *lock_get(struct machine *m, struct space *s, struct slice name)
 {
+    BELAY_DCHECK(name.len > 0);
     uint64_t hash;
     struct lock *l = lock_locate(m, s, name, &hash);
     return l ? l : lock_make(m, s, name, hash);
@@ -51,6 +56,7 @@ struct lock *lock_get(struct machine *m, struct space *s, struct slice name)
 
 void lock_free(struct machine *m, struct lock *l)
 {
+    BELAY_CHECK(!l->touched && !l->crowded && l->used == 0);
     BELAY_CHECK(list_empty(&l->holds));
     if (l->more) {
         BELAY_CHECK(list_empty(&l->more->waits));
@@ -60,6 +66,7 @@ void lock_free(struct machine *m, struct lock *l)
     }
     index_remove(&l->space->index, l);
     map_remove(&l->space->locks, &l->by_name);
+    BELAY_CHECK(m->locks > 0 && l->space->account->used[QUOTA_LOCKS] > 0);
     m->locks--;
     l->space->account->used[QUOTA_LOCKS]--;
     pool_free(&m->pool, l, sizeof *l + l->name_len);
@@ -73,13 +80,17 @@ struct more *lock_more(struct lock *l)
         list_init(&l->more->waits);
         l->more->closed.tag = END_CLOSED;
     }
+    BELAY_CHECK(l->more->lock == l);
     return l->more;
 }
 
 void lock_drop_if_idle(struct machine *m, struct lock *l)
 {
+    BELAY_DCHECK(lock_is_sound(l));
     struct more *more = l->more;
     if (more && more->n_waits == 0 && !more->closed.pos && more->body_len == 0) {
+        BELAY_CHECK(list_empty(&more->waits));
+        BELAY_CHECK(!more->body && more->n_barring == 0 && more->n_timed == 0);
         free(more->body);
         free(more);
         l->more = more = NULL;
@@ -92,9 +103,12 @@ void lock_drop_if_idle(struct machine *m, struct lock *l)
 
 void lock_set_body(struct lock *l, struct slice body)
 {
+    BELAY_CHECK(body.len <= LIMIT_BODY_BYTES);
     if (body.len == 0 && !l->more)
         return;
     struct more *more = lock_more(l);
+    BELAY_CHECK(l->space->account->used[QUOTA_BYTES] >= more->body_len);
+    BELAY_CHECK((more->body == NULL) == (more->body_len == 0));
     l->space->account->used[QUOTA_BYTES] += body.len - more->body_len;
     free(more->body);
     more->body = body.len ? mem_dup(body.data, body.len) : NULL;
@@ -109,6 +123,7 @@ bool lock_is_closed(const struct lock *l, uint64_t now_ms)
 void lock_touch(struct machine *m, struct lock *l)
 {
     lock_changed(m, l);
+    BELAY_DCHECK(!l->touched || m->n_touched > 0);
     if (l->touched)
         return;
     l->touched = true;
@@ -122,9 +137,12 @@ void lock_touch(struct machine *m, struct lock *l)
 /* Serving one line never touches another: grants end no holds and no waits but its own. */
 void lock_serve_touched(struct machine *m, struct effects *fx)
 {
+    const size_t n = m->n_touched;
     for (size_t i = 0; i < m->n_touched; i++)
         line_serve(m, m->touched[i], fx);
-    for (size_t i = 0; i < m->n_touched; i++) {
+    BELAY_CHECK(m->n_touched == n);
+    for (size_t i = 0; i < n; i++) {
+        BELAY_DCHECK(m->touched[i]->touched);
         m->touched[i]->touched = false;
         lock_drop_if_idle(m, m->touched[i]);
     }
@@ -152,7 +170,10 @@ bool who_same(struct who a, struct who b)
 struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, uint64_t fence)
 {
     BELAY_CHECK(g->owner.len > 0 && g->owner.len <= LIMIT_OWNER_BYTES);
-    BELAY_CHECK(l->capacity - l->used >= g->weight);
+    BELAY_DCHECK(lock_is_sound(l));
+    BELAY_CHECK(l->used <= l->capacity && l->capacity - l->used >= g->weight);
+    BELAY_CHECK(fence > 0 && fence <= m->counter);
+    BELAY_CHECK(g->weight > 0 && l->n_holds < LIMIT_HOLDERS);
     struct hold *h = pool_alloc(&m->pool, sizeof *h + g->owner.len);
     *h = (struct hold){.lock = l,
                        .session = g->session,
@@ -177,12 +198,14 @@ struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, 
     if (l->n_holds++ == 0)
         l->space->held++, m->held++;
     holders_add(m, h);
+    BELAY_DCHECK(lock_is_sound(l));
     lock_changed(m, l);
     return h;
 }
 
 void hold_place(struct machine *m, struct hold *h)
 {
+    BELAY_DCHECK(hold_is_linked(h) && hold_fence(h) <= m->counter);
     heap_remove(&m->ends, &h->end); /* its place in the heap depends on the fence */
     holders_remove(h);
     h->end.seq = ++m->counter;
@@ -193,6 +216,7 @@ void hold_place(struct machine *m, struct hold *h)
         list_remove(&h->in_session);
         list_push_back(&h->session->holds, &h->in_session);
     }
+    BELAY_DCHECK(h->lock->holds.prev == &h->in_lock);
     lock_changed(m, h->lock);
 }
 
@@ -202,6 +226,7 @@ static void disturb(struct machine *m, struct lock *l)
     if (!l->more || l->more->n_timed == 0 || l->more->disturbed == m->now_ms + 1)
         return; /* whoever has come in this very moment has not been quiet for longer */
     l->more->disturbed = m->now_ms + 1;
+    BELAY_CHECK(l->capacity == CAPACITY_RW && l->more->n_timed <= l->more->n_waits);
     list_each (it, &l->more->waits) {
         struct wait *w = list_item(it, struct wait, in_lock);
         if (w->policy == POLICY_TIMED) {
@@ -215,6 +240,7 @@ static void disturb(struct machine *m, struct lock *l)
 static struct event *hold_news(struct machine *m, const struct hold *h, enum event_kind kind,
                                struct effects *fx)
 {
+    BELAY_DCHECK(h->weight <= h->lock->capacity);
     struct event *ev = lock_news(m, h->lock, kind, fx);
     ev->owner = arena_copy(&fx->arena, hold_owner(h));
     ev->session = arena_copy(&fx->arena, session_id(h->session));
@@ -255,6 +281,7 @@ static struct wait *upgrade_of(const struct hold *h)
     const struct more *more = h->lock->more;
     if (!more || list_empty(&more->waits))
         return NULL;
+    BELAY_CHECK(more->n_waits > 0);
     struct wait *first = list_item(more->waits.next, struct wait, in_lock);
     return first->upgrade == h ? first : NULL;
 }
@@ -262,6 +289,7 @@ static struct wait *upgrade_of(const struct hold *h)
 void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reason reason,
               struct effects *fx)
 {
+    BELAY_DCHECK(hold_is_linked(h) && lock_is_sound(h->lock));
     struct lock *l = h->lock;
     struct event *ev = hold_news(m, h, kind, fx);
     ev->reason = reason;
@@ -284,12 +312,15 @@ void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reas
     list_remove(&h->in_lock);
     list_remove(&h->in_session);
     if (h->session) {
+        BELAY_CHECK(h->session->n_holds > 0 && h->session->n_items >= h->session->n_holds);
         h->session->n_items--;
         h->session->n_holds--;
     }
+    BELAY_DCHECK(l->space->held > 0 && m->held >= l->space->held);
     l->used -= h->weight;
     if (--l->n_holds == 0)
         l->space->held--, m->held--;
+    BELAY_DCHECK(lock_is_sound(l));
     holders_shrink(l);
     pool_free(&m->pool, h, sizeof *h + h->owner_len);
     lock_touch(m, l);
@@ -297,6 +328,7 @@ void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reas
 
 void hold_expire(struct machine *m, struct hold *h, struct effects *fx)
 {
+    BELAY_DCHECK(over(&h->end, m->now_ms));
     if (h->grace_ms == 0 || h->overdue) {
         hold_end(m, h, EVENT_EXPIRED, REASON_TTL, fx);
         return;

@@ -49,6 +49,7 @@ struct machine *machine_open(struct hash_key key)
     struct machine *m = machine_new(key);
     m->level = LEVEL_NEWEST;
     space_add(m, account_add(m, SLICE("default")), SLICE("default"));
+    BELAY_CHECK(m->n_spaces == 1 && m->n_accounts == 1);
     return m;
 }
 
@@ -132,6 +133,7 @@ static uint64_t expire(struct machine *m, uint64_t budget, struct effects *fx)
 {
     struct heap_node *top;
     while (budget && (top = heap_top(&m->ends)) && top->at <= m->now_ms) {
+        BELAY_CHECK(top->pos == 1 && top->tag <= END_PARKED);
         uint64_t units = 1;
         switch ((enum end_tag)top->tag) {
         case END_HOLD:
@@ -163,22 +165,26 @@ static uint64_t expire(struct machine *m, uint64_t budget, struct effects *fx)
 
 static void tick(struct machine *m, const struct op *op, struct effects *fx)
 {
-    (void)fx;                /* it carries now_ms */
+    (void)fx; /* it carries now_ms */
+    BELAY_CHECK(op->fence <= LIMIT_SKIP && m->counter < UINT64_MAX / 2);
     m->counter += op->fence; /* what was lost may have given numbers away: none comes again */
 }
 
 static void raise_level(struct machine *m, const struct op *op, struct effects *fx)
 {
     (void)fx;
+    BELAY_CHECK(op->target <= LEVEL_NEWEST);
     if (m->level < LEVEL_KEEP_FIRST && op->target >= LEVEL_KEEP_FIRST)
         old_sessions_move(m);
     if (op->target > m->level)
         m->level = op->target;
+    BELAY_CHECK(m->level >= op->target);
 }
 
 struct event *request_failed(const struct op *op, enum belay_err err, const char *text,
                              struct effects *fx)
 {
+    BELAY_CHECK(err != BELAY_OK && text);
     struct event *ev = effects_add(fx, EVENT_FAILED);
     ev->asker = op->asker;
     ev->err = err;
@@ -191,6 +197,7 @@ struct space *request_space(const struct machine *m, const struct op *op, struct
     struct space *s = space_find(m, op->account, op->ns);
     if (!s)
         request_failed(op, BELAY_ERR_NO_NAMESPACE, "no such namespace", fx);
+    BELAY_DCHECK(!s || !s->doomed);
     return s;
 }
 
@@ -235,6 +242,7 @@ static_assert(sizeof steps / sizeof *steps == OP_CHECK, "a new kind of write is 
 /* A request with an id: carried out when it comes for the first time. */
 static void step_once(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->request.len > 0 && op->request.len <= LIMIT_REQUEST_BYTES);
     struct receipt *r = receipt_find(m, op, fx);
     if (r) {
         receipt_repeat(m, r, op, fx);
@@ -266,6 +274,8 @@ static inline void serve(struct machine *m, struct effects *fx)
 void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
 {
     BELAY_CHECK(op->index == m->applied + 1 && !op_is_read(op->kind));
+    uint64_t counter = m->counter;
+    BELAY_CHECK(m->n_touched == 0);
     if (op->now_ms > m->now_ms)
         m->now_ms = op->now_ms; /* a new leader's clock may be behind: time never goes back */
 
@@ -289,6 +299,8 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     else
         steps[op->kind](m, op, fx);
     serve(m, fx);
+    BELAY_CHECK(m->counter >= counter);
+    BELAY_CHECK(m->n_touched == 0 && m->held <= m->locks);
     m->applied = op->index;
     BELAY_DCHECK(machine_is_sound(m));
 }
@@ -316,6 +328,7 @@ uint64_t machine_number(const struct machine *m)
 
 void machine_set_askers(struct machine *m, unsigned count_bits, bool by_number)
 {
+    BELAY_CHECK(count_bits <= OP_RUN_SHIFT);
     uint64_t ignored = OP_ASKER_COUNT >> count_bits << count_bits;
     m->asker_mask = ~ignored;
     m->by_number = by_number;
@@ -323,6 +336,7 @@ void machine_set_askers(struct machine *m, unsigned count_bits, bool by_number)
 
 void machine_set_batch(struct machine *m, unsigned units)
 {
+    BELAY_CHECK(units > 0);
     m->batch = units;
 }
 
@@ -349,11 +363,13 @@ uint64_t machine_due(const struct machine *m)
     if (m->ready.count)
         return m->now_ms;
     const struct heap_node *top = heap_top(&m->ends);
+    BELAY_CHECK(!top || top->pos == 1);
     return top ? top->at : NEVER;
 }
 
 void machine_counts(const struct machine *m, struct machine_counts *ret)
 {
+    BELAY_CHECK(m->held <= m->locks);
     *ret = (struct machine_counts){.locks = m->locks,
                                    .held = m->held,
                                    .waiting = m->waiting,

@@ -33,6 +33,7 @@ struct account *account_find(const struct machine *m, struct slice name)
 
 struct account *account_add(struct machine *m, struct slice name)
 {
+    BELAY_CHECK(name.len > 0 && name.len <= LIMIT_ACCOUNT_BYTES);
     struct account *a = mem_zalloc(sizeof *a);
     a->name = mem_dup(name.data, name.len);
     a->name_len = name.len;
@@ -58,6 +59,7 @@ static inline size_t place_of(const struct account *a, struct slice name, bool *
         else
             hi = mid;
     }
+    BELAY_DCHECK(lo <= a->n);
     *ret_found = false;
     return lo;
 }
@@ -67,6 +69,7 @@ struct space *space_find(const struct machine *m, struct slice account, struct s
     const struct account *a = account_find(m, account);
     bool found = false;
     size_t at = a ? place_of(a, or_default(name), &found) : 0;
+    BELAY_DCHECK(!found || (a->spaces[at]->account == a && !a->spaces[at]->doomed));
     return found ? a->spaces[at] : NULL;
 }
 
@@ -74,6 +77,7 @@ struct space *space_add(struct machine *m, struct account *a, struct slice name)
 {
     bool found;
     size_t at = place_of(a, name, &found);
+    BELAY_CHECK(at <= a->n);
     BELAY_CHECK(!found);
     struct space *s = space_new(m, a, name);
     if (a->n == a->cap) {
@@ -85,11 +89,13 @@ struct space *space_add(struct machine *m, struct account *a, struct slice name)
     a->n++;
     a->used[QUOTA_NAMESPACES]++;
     m->n_spaces++;
+    BELAY_DCHECK(a->n <= a->cap);
     return s;
 }
 
 struct space *space_new(struct machine *m, struct account *a, struct slice name)
 {
+    BELAY_CHECK(name.len > 0 && name.len <= LIMIT_NAMESPACE_BYTES);
     struct space *s = mem_zalloc(sizeof *s + name.len);
     s->account = a;
     s->created_ms = s->updated_ms = m->now_ms;
@@ -103,6 +109,7 @@ struct space *space_new(struct machine *m, struct account *a, struct slice name)
 
 void space_describe(struct space *s, struct slice description)
 {
+    BELAY_CHECK(description.len <= LIMIT_DESCRIPTION_BYTES);
     free(s->description);
     s->description = description.len ? mem_dup(description.data, description.len) : NULL;
     s->description_len = description.len;
@@ -125,11 +132,13 @@ void space_free(struct space *s)
 
 void space_doom(struct machine *m, struct space *s)
 {
+    BELAY_CHECK(!s->doomed);
     struct account *a = s->account;
     bool found;
     size_t at = place_of(a, slice_of(s->name, s->name_len), &found);
     BELAY_CHECK(found);
     memmove(a->spaces + at, a->spaces + at + 1, (a->n - at - 1) * sizeof(struct space *));
+    BELAY_CHECK(a->used[QUOTA_NAMESPACES] > 0 && m->n_spaces >= a->n);
     a->n--;
     a->used[QUOTA_NAMESPACES]--;
     m->n_spaces--;
@@ -173,10 +182,10 @@ void namespace_create(struct machine *m, const struct op *op, struct effects *fx
 
 void namespace_appear(struct machine *m, const struct op *message)
 {
-    struct account *a = account_find(m, message->account);
+    struct account *a = account_any(m, message->account);
     if (!a)
         a = account_add(m, message->account);
-    if (!space_find(m, message->account, message->ns))
+    if (!a->gone && !space_find(m, message->account, message->ns))
         space_add(m, a, message->ns);
 }
 
@@ -225,6 +234,7 @@ void namespace_delete(struct machine *m, const struct op *op, struct effects *fx
 /* Takes one lock apart; what it cost. */
 static uint64_t reap_lock(struct machine *m, struct lock *l, struct effects *fx)
 {
+    BELAY_CHECK(l->space->doomed);
     uint64_t units = 1;
     for (; l->more && !list_empty(&l->more->waits); units++)
         wait_end(m, list_item(l->more->waits.next, struct wait, in_lock), EVENT_LEFT,
@@ -232,6 +242,7 @@ static uint64_t reap_lock(struct machine *m, struct lock *l, struct effects *fx)
     for (; !list_empty(&l->holds); units++)
         hold_end(m, list_item(l->holds.next, struct hold, in_lock), EVENT_EXPIRED,
                  REASON_NAMESPACE, fx);
+    BELAY_CHECK(l->n_holds == 0 && l->used == 0);
     lock_set_body(l, slice_of("", 0));
     if (l->more)
         heap_remove(&m->ends, &l->more->closed);
@@ -242,6 +253,7 @@ static uint64_t reap_lock(struct machine *m, struct lock *l, struct effects *fx)
 /* Takes one variable apart; what it cost. */
 static uint64_t reap_slot(struct machine *m, struct table *t)
 {
+    BELAY_CHECK(t->space->doomed && !list_empty(&t->slot_list));
     struct slot *slot = list_item(t->slot_list.next, struct slot, in_table);
     uint64_t units = 1;
     for (; slot->records; units++)
@@ -258,6 +270,7 @@ static size_t first_locks(const struct space *s, struct lock *ret_locks[INDEX_BU
     struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
     for (; l && n < INDEX_BUCKET; l = index_next(&s->index, &place))
         ret_locks[n++] = l;
+    BELAY_CHECK(n <= INDEX_BUCKET && (n > 0) == (s->locks.count > 0));
     return n;
 }
 
@@ -265,6 +278,7 @@ static size_t first_locks(const struct space *s, struct lock *ret_locks[INDEX_BU
 static uint64_t reap_locks(struct machine *m, struct space *s, uint64_t budget,
                            struct effects *fx)
 {
+    BELAY_CHECK(s->doomed);
     struct lock *locks[INDEX_BUCKET];
     size_t n;
     while (budget && (n = first_locks(s, locks)) > 0)
@@ -279,6 +293,7 @@ static uint64_t reap_locks(struct machine *m, struct space *s, uint64_t budget,
 /* The same for its variables. */
 static uint64_t reap_tables(struct machine *m, struct space *s, uint64_t budget)
 {
+    BELAY_CHECK(s->doomed);
     while (budget && !list_empty(&s->table_list)) {
         uint64_t units = reap_slot(m, list_item(s->table_list.next, struct table, in_space));
         budget -= units < budget ? units : budget;
@@ -303,6 +318,7 @@ static void bury_accounts(struct machine *m)
     for (size_t i = 0; i < m->n_accounts; i++) {
         struct account *a = m->accounts[i];
         if (a->gone && !a->n_doomed && !a->used[QUOTA_SESSIONS]) {
+            BELAY_CHECK(a->n == 0 && a->n_tokens == 0);
             map_remove(&m->accounts_by_name, &a->by_name);
             account_free(a);
         } else {
@@ -319,6 +335,7 @@ void namespace_bury(struct machine *m)
     {
         struct space *s = list_item(it, struct space, in_doomed);
         if (space_is_empty(s)) {
+            BELAY_CHECK(s->doomed && s->account->n_doomed > 0);
             s->account->n_doomed--;
             account_left(m, s->account);
             list_remove(it);

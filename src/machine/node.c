@@ -8,6 +8,7 @@
  * The leader says so by an op (raft/replica_run.c), in order like everything else. Places that
  * nobody stays for (OP_ASKER_LOOSE) belong to no node. */
 #include "machine/node.h"
+#include "base/check.h"
 #include "base/mem.h"
 #include "machine/lock.h"
 
@@ -34,6 +35,7 @@ void wait_set_asker(struct machine *m, struct wait *w, uint64_t asker)
     list_remove(&w->in_node);
     if (stays_at(asker))
         list_push_back(&m->nodes[op_node(asker)].waits, &w->in_node);
+    BELAY_DCHECK(list_empty(&w->in_node) == !stays_at(asker));
 }
 
 void parked_set_asker(struct machine *m, struct parked *p, uint64_t asker)
@@ -44,16 +46,19 @@ void parked_set_asker(struct machine *m, struct parked *p, uint64_t asker)
     list_remove(&p->in_node);
     if (stays_at(asker))
         list_push_back(&m->nodes[op_node(asker)].parked, &p->in_node);
+    BELAY_CHECK(list_empty(&p->in_node) == !stays_at(asker));
 }
 
 bool machine_has_waiting(const struct machine *m, size_t place)
 {
+    BELAY_CHECK(place < OP_NODES_MAX);
     const struct node *n = &m->nodes[place];
     return !list_empty(&n->waits) || !list_empty(&n->parked);
 }
 
 bool machine_is_silent(const struct machine *m, size_t place)
 {
+    BELAY_CHECK(place < OP_NODES_MAX);
     return m->nodes[place].silent;
 }
 
@@ -70,6 +75,7 @@ void node_is_back(struct machine *m, struct node *n)
         return;
     n->silent = false;
     n->silent_ms = 0;
+    BELAY_CHECK(m->n_silent > 0);
     m->n_silent--;
     list_each (it, &n->parked) {
         struct parked *p = list_item(it, struct parked, in_node);
@@ -80,12 +86,14 @@ void node_is_back(struct machine *m, struct node *n)
 
 void node_note(struct machine *m, const struct op *op)
 {
+    BELAY_CHECK(op->kind == OP_NODE);
     struct node *n = &m->nodes[op_node(op->target)];
     if (!(op->flags & OP_AWAY)) {
         node_is_back(m, n);
     } else if (!n->silent) {
         n->silent = true;
         n->silent_ms = m->now_ms;
+        BELAY_CHECK(m->n_silent < OP_NODES_MAX);
         m->n_silent++;
     }
 }
@@ -93,6 +101,7 @@ void node_note(struct machine *m, const struct op *op)
 /* Those behind them may go, or they themselves. By ticket: no list's order may show. */
 void node_serve(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_NODE);
     (void)fx;
     const struct node *n = &m->nodes[op_node(op->target)];
     size_t count = 0;

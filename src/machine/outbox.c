@@ -57,6 +57,7 @@ void outbox_free(struct machine *m)
 /* The box for messages to and from that group; NULL: it has no business with this one. */
 static struct mailbox *box_of(const struct machine *m, uint64_t group)
 {
+    BELAY_CHECK(m->n_groups == 0 || m->boxes);
     bool neighbours = group < m->n_groups && (group == 0) != (m->group == 0);
     return neighbours ? &m->boxes[group] : NULL;
 }
@@ -64,11 +65,13 @@ static struct mailbox *box_of(const struct machine *m, uint64_t group)
 bool outbox_is_full(const struct machine *m, unsigned to)
 {
     const struct mailbox *box = box_of(m, to);
+    BELAY_CHECK(!box || box->n_messages <= box->posted);
     return box && box->n_messages >= LIMIT_OUTBOX;
 }
 
 uint64_t outbox_everybody(const struct machine *m)
 {
+    BELAY_CHECK(m->n_groups <= LIMIT_GROUPS);
     if (m->group != 0)
         return 1;
     return m->n_groups < 2 ? 0 : UINT64_MAX >> (64 - (m->n_groups - 1));
@@ -76,6 +79,7 @@ uint64_t outbox_everybody(const struct machine *m)
 
 static void box_add(struct machine *m, struct mailbox *box, struct slice bytes)
 {
+    BELAY_CHECK(bytes.len > 0);
     struct group_message *l = mem_alloc(sizeof *l + bytes.len);
     l->len = bytes.len;
     memcpy(l->bytes, bytes.data, bytes.len);
@@ -84,16 +88,35 @@ static void box_add(struct machine *m, struct mailbox *box, struct slice bytes)
     m->n_messages++;
 }
 
+/* Is it a message that another group takes? */
+static bool may_be_written(const struct op *op)
+{
+    const char *what;
+    bool of_namespace = op->kind == OP_NAMESPACE_CREATE || op->kind == OP_NAMESPACE_DELETE;
+    bool of_session = op->kind == OP_SESSION_OPEN || op->kind == OP_SESSION_CLOSE ||
+                      op->kind == OP_SESSION_DETACH || op->kind == OP_SESSION_ENROL ||
+                      (op->kind == OP_SESSION_KEEPALIVE && op->session.len > 0);
+    bool of_account = op->kind >= OP_ACCOUNT_CREATE && op->kind <= OP_ACCOUNT_DELETE;
+    bool of_token =
+        op->fence > 0 && (op->kind == OP_AUTH_INIT ||
+                          (op->kind >= OP_TOKEN_CREATE && op->kind <= OP_TOKEN_REVOKE));
+    of_token |= op->kind == OP_AUTH_RESET;
+    return (of_namespace || of_session || of_account || of_token) &&
+           op_validate(op, &what) == BELAY_OK;
+}
+
 void outbox_post(struct machine *m, unsigned to, const struct op *message)
 {
     struct mailbox *box = box_of(m, to);
     if (!box)
-        return; /* the only group, or a shard that there is not */
+        return;                            /* the only group, or a shard that there is not */
+    BELAY_DCHECK(may_be_written(message)); /* else nobody takes it, nor what is behind it */
     struct buf bytes = {0};
     op_encode(message, &bytes);
     BELAY_CHECK(!bytes.oom);
     box_add(m, box, buf_slice(&bytes));
     box->posted++;
+    BELAY_CHECK(box->n_messages <= box->posted && m->n_messages >= box->n_messages);
     buf_done(&bytes);
 }
 
@@ -130,27 +153,12 @@ void outbox_taken(struct machine *m, const struct op *op, struct effects *fx)
     {
         if (box->posted - box->n_messages >= op->fence)
             return;
+        BELAY_CHECK(box->n_messages > 0 && m->n_messages >= box->n_messages);
         list_remove(it);
         free(list_item(it, struct group_message, in_box));
         box->n_messages--;
         m->n_messages--;
     }
-}
-
-static bool may_be_written(const struct op *op)
-{
-    const char *what;
-    bool of_namespace = op->kind == OP_NAMESPACE_CREATE || op->kind == OP_NAMESPACE_DELETE;
-    bool of_session = op->kind == OP_SESSION_OPEN || op->kind == OP_SESSION_CLOSE ||
-                      op->kind == OP_SESSION_DETACH || op->kind == OP_SESSION_ENROL ||
-                      (op->kind == OP_SESSION_KEEPALIVE && op->session.len > 0);
-    bool of_account = op->kind >= OP_ACCOUNT_CREATE && op->kind <= OP_ACCOUNT_DELETE;
-    bool of_token =
-        op->fence > 0 && (op->kind == OP_AUTH_INIT ||
-                          (op->kind >= OP_TOKEN_CREATE && op->kind <= OP_TOKEN_REVOKE));
-    of_token |= op->kind == OP_AUTH_RESET;
-    return (of_namespace || of_session || of_account || of_token) &&
-           op_validate(op, &what) == BELAY_OK;
 }
 
 enum belay_err outbox_check(struct slice messages, const char **ret_what)
@@ -226,6 +234,7 @@ uint64_t machine_posted(const struct machine *m, unsigned to)
 uint64_t machine_waiting(const struct machine *m, unsigned to)
 {
     const struct mailbox *box = box_of(m, to);
+    BELAY_CHECK(!box || box->n_messages <= box->posted);
     return box ? box->posted - box->n_messages + 1 : 1;
 }
 
@@ -252,6 +261,7 @@ size_t machine_outbox(const struct machine *m, unsigned to, uint64_t first, stru
         varint_put_bytes(out, slice_of(l->bytes, l->len));
         n++;
     }
+    BELAY_CHECK(n <= box->n_messages);
     return n;
 }
 
@@ -259,6 +269,7 @@ size_t machine_outbox(const struct machine *m, unsigned to, uint64_t first, stru
 
 void snapshot_put_outbox(struct buf *out, const struct machine *m)
 {
+    BELAY_CHECK(m->n_groups == 0 || m->group < m->n_groups);
     varint_put(out, m->n_groups);
     if (m->n_groups)
         varint_put(out, m->group);

@@ -65,6 +65,8 @@ void program_put_count(struct buf *out, enum program_node node, size_t n)
 
 void program_put_var(struct buf *out, enum program_node node, const struct program_var *v)
 {
+    BELAY_CHECK(node == NODE_EXISTS || node == NODE_SET || node == NODE_DELETE ||
+                node == NODE_SELECT);
     program_put(out, node);
     varint_put(out, v->flags);
     varint_put_bytes(out, v->table);
@@ -81,6 +83,7 @@ void program_put_var(struct buf *out, enum program_node node, const struct progr
 
 void program_put_lock(struct buf *out, enum program_node node, const struct program_lock *l)
 {
+    BELAY_CHECK(node == NODE_LOCK || node == NODE_UNLOCK);
     program_put(out, node);
     varint_put_bytes(out, l->name);
     varint_put_bytes(out, l->owner);
@@ -120,7 +123,9 @@ void program_branch_end(struct buf *out, size_t branch)
 {
     if (out->oom)
         return;
+    BELAY_CHECK(branch >= PROGRAM_LENGTH_BYTES && branch <= buf_len(out));
     size_t n = buf_len(out) - branch;
+    BELAY_CHECK(n <= UINT32_MAX);
     char *at = out->mem + out->start + branch - PROGRAM_LENGTH_BYTES;
     for (int i = 0; i < PROGRAM_LENGTH_BYTES; i++)
         at[i] = (char)(n >> (8 * i));
@@ -130,6 +135,8 @@ void program_branch_end(struct buf *out, size_t branch)
 
 void program_get_var(struct reader *r, enum program_node node, struct program_var *ret)
 {
+    BELAY_CHECK(node == NODE_EXISTS || node == NODE_SET || node == NODE_DELETE ||
+                node == NODE_SELECT);
     *ret = (struct program_var){.flags = reader_u64(r)};
     ret->table = reader_bytes(r);
     ret->key = reader_bytes(r);
@@ -145,6 +152,7 @@ void program_get_var(struct reader *r, enum program_node node, struct program_va
 
 void program_get_lock(struct reader *r, enum program_node node, struct program_lock *ret)
 {
+    BELAY_CHECK(node == NODE_LOCK || node == NODE_UNLOCK);
     *ret = (struct program_lock){.name = reader_bytes(r)};
     ret->owner = reader_bytes(r);
     if (node == NODE_UNLOCK) {
@@ -194,6 +202,7 @@ struct checker {
 
 static bool refuse(struct checker *c, enum belay_err err, const char *what)
 {
+    BELAY_CHECK(err != BELAY_OK && what);
     if (c->err == BELAY_OK) {
         c->err = err;
         c->what = what;
@@ -347,6 +356,7 @@ static bool check_operator(struct checker *c)
                 "the transaction is deeper than LIMIT_TXN_DEPTH (64)"))
         return false;
     bool ok = check_operator_at(c, node);
+    BELAY_CHECK(c->depth > 0 && c->depth <= LIMIT_TXN_DEPTH);
     c->depth--;
     return ok;
 }
@@ -426,6 +436,7 @@ static bool check_statement(struct checker *c)
                 "the transaction is deeper than LIMIT_TXN_DEPTH (64)"))
         return false;
     bool ok = check_statement_at(c, node);
+    BELAY_CHECK(c->depth > 0 && c->depth <= LIMIT_TXN_DEPTH);
     c->depth--;
     return ok;
 }
@@ -438,6 +449,7 @@ static bool walk(struct checker *c)
         ok = check_statement(c);
     if (ok && c->r.left.len)
         ok = refuse(c, BELAY_ERR_SYNTAX, "the transaction's bytes are broken");
+    BELAY_CHECK(ok == (c->err == BELAY_OK));
     return ok;
 }
 
@@ -453,6 +465,7 @@ enum belay_err program_check(struct slice program, const char **ret_what)
     struct checker c = {.r = {.left = program}};
     if (walk(&c))
         return BELAY_OK;
+    BELAY_CHECK(c.err != BELAY_OK && c.what);
     *ret_what = c.what;
     return c.err;
 }

@@ -20,6 +20,7 @@ static uint64_t now_of(const struct machine *m, const struct op *op)
 
 static enum lock_state state_of(const struct lock *l, uint64_t now_ms)
 {
+    BELAY_CHECK((l->n_holds == 0) == (l->used == 0));
     if (l->n_holds == 0)
         return lock_is_closed(l, now_ms) ? LOCK_CLOSED : LOCK_UNLOCKED;
     if (l->capacity != CAPACITY_RW)
@@ -48,6 +49,7 @@ static void holder_rows(const struct lock *l, uint64_t now_ms, struct lock_row *
                                 .expires_in_ms = h->end.pos ? left(h->end.at, now_ms) : 0,
                                 .overdue = h->overdue};
     }
+    BELAY_CHECK(row->n_holders == n);
 }
 
 static void waiter_rows(const struct lock *l, uint64_t now_ms, struct lock_row *row,
@@ -73,6 +75,7 @@ static void waiter_rows(const struct lock *l, uint64_t now_ms, struct lock_row *
                                 .waited_ms = left(now_ms, w->since_ms),
                                 .expires_in_ms = left(w->deadline_ms, now_ms)};
     }
+    BELAY_CHECK(row->n_waiters == n);
 }
 
 static void fill_lock_row(const struct lock *l, uint64_t now_ms, struct lock_row *row,
@@ -84,8 +87,10 @@ static void fill_lock_row(const struct lock *l, uint64_t now_ms, struct lock_row
         row->of = l->capacity;
     if (l->more && l->more->body_len)
         row->body = arena_copy(&fx->arena, slice_of(l->more->body, l->more->body_len));
-    if (l->more && lock_is_closed(l, now_ms))
+    if (l->more && lock_is_closed(l, now_ms)) {
+        BELAY_CHECK(l->more->closed.at > now_ms);
         row->closed_ms = l->more->closed.at - now_ms;
+    }
     holder_rows(l, now_ms, row, fx);
     waiter_rows(l, now_ms, row, fx);
 }
@@ -116,6 +121,7 @@ static struct event *rows(const struct machine *m, const struct op *op, struct e
 
 static size_t page_size(const struct op *op)
 {
+    BELAY_CHECK(op->limit <= LIMIT_LIST);
     return op->limit ? (size_t)op->limit : 100;
 }
 
@@ -158,6 +164,7 @@ static void list_locks(const struct machine *m, const struct space *s, const str
             ev->more = true;
             return;
         }
+        BELAY_CHECK(ev->n_rows < page_size(op));
         struct lock_row *row = &ev->locks[ev->n_rows++];
         *row = (struct lock_row){0};
         fill_lock_row(l, now_of(m, op), row, fx);
@@ -180,6 +187,7 @@ static void check(const struct machine *m, const struct space *s, const struct o
 static void session_row(const struct session *s, uint64_t now_ms, struct session_row *row,
                         struct effects *fx)
 {
+    BELAY_CHECK(s->n_holds <= s->n_items);
     *row = (struct session_row){
         .id = arena_copy(&fx->arena, session_id(s)),
         .description = arena_copy(&fx->arena, slice_of(s->description, s->description_len)),
@@ -210,6 +218,7 @@ void machine_add_session(const struct machine *m, struct slice account, struct s
     const struct session *s = session_find(m, account, row->id);
     if (!s)
         return;
+    BELAY_CHECK(s->n_holds <= s->n_items);
     row->holds += s->n_holds;
     row->waits += s->n_items - s->n_holds;
     row->variables += s->n_records;
@@ -258,6 +267,7 @@ static void list_sessions(const struct machine *m, const struct op *op, struct e
             ev->more = true;
             return;
         }
+        BELAY_CHECK(ev->n_rows < page_size(op));
         bytes += sizeof *ev->sessions + s->id_len + s->description_len;
         session_row(s, now_of(m, op), &ev->sessions[ev->n_rows++], fx);
     }
@@ -265,6 +275,7 @@ static void list_sessions(const struct machine *m, const struct op *op, struct e
 
 static void add_space(const struct space *s, struct namespace_row *row)
 {
+    BELAY_CHECK(s->held <= s->locks.count);
     row->locks += s->locks.count;
     row->held += s->held;
     row->waiting += s->waiting;
@@ -305,6 +316,7 @@ static void list_namespaces(const struct machine *m, const struct op *op, struct
             ev->more = true;
             return;
         }
+        BELAY_CHECK(ev->n_rows < page_size(op));
         namespace_row(a->spaces[i], &ev->namespaces[ev->n_rows++], fx);
     }
 }

@@ -20,7 +20,7 @@
  * has an id, and what a lock looks like is told as it is when it is asked again. */
 #define NUMBER_MAP(X)                                                                          \
     X(enum reason, reason, REASON_REVOKED)                                                     \
-    X(enum belay_err, err, BELAY_ERR_LOGIN)                                                    \
+    X(enum belay_err, err, BELAY_ERR_OVERLOADED)                                               \
     X(uint64_t, fence, UINT64_MAX)                                                             \
     X(uint64_t, ticket, UINT64_MAX)                                                            \
     X(uint64_t, count, UINT64_MAX)                                                             \
@@ -72,6 +72,7 @@ static bool put_rows(struct buf *out, const struct event *ev)
 
 static void put_answer(struct buf *out, const struct event *ev)
 {
+    BELAY_CHECK(ev->kind < EVENT_KIND_COUNT);
     bool grant = ev->kind == EVENT_GRANTED;
     buf_put_byte(out, (char)ev->kind);
 #define X(type, field, max) varint_put(out, (uint64_t)ev->field);
@@ -87,6 +88,8 @@ static void put_answer(struct buf *out, const struct event *ev)
         buf_put_byte(out, 0);
     }
     BELAY_CHECK(!out->oom);
+    BELAY_CHECK(buf_len(out) <= RECEIPT_ANSWER_BYTES);
+    BELAY_DCHECK(receipt_is_answer(buf_slice(out)));
 }
 
 static uint64_t get_number(struct reader *r, uint64_t max)
@@ -211,6 +214,8 @@ static struct receipt_key key_of(const struct op *op)
 
 struct receipt *receipt_add(struct machine *m, struct receipt_key key, struct slice answer)
 {
+    BELAY_CHECK(answer.len <= RECEIPT_ANSWER_BYTES);
+    BELAY_DCHECK(!receipt_with(m, key));
     BELAY_CHECK(key.account.len <= LIMIT_ACCOUNT_BYTES);
     BELAY_CHECK(key.id.len > 0 && key.id.len <= LIMIT_REQUEST_BYTES);
     struct receipt *r = mem_alloc(sizeof *r + key.account.len + key.id.len + answer.len);
@@ -236,6 +241,7 @@ void receipt_forget(struct machine *m, struct receipt *r)
     struct receipts *rs = &m->receipts;
     if (!list_empty(&r->in_answered)) {
         list_remove(&r->in_answered);
+        BELAY_CHECK(rs->n_answered > 0 && rs->bytes >= bytes_of(r));
         rs->n_answered--;
         rs->bytes -= bytes_of(r);
     }
@@ -265,12 +271,14 @@ void receipt_drop_old(struct machine *m)
 
 void receipt_add_answered(struct machine *m, struct receipt *r)
 {
+    BELAY_CHECK(!r->wait && !r->parked && r->answer_len > 0);
     struct receipts *rs = &m->receipts;
     list_push_back(&rs->answered, &r->in_answered);
     rs->n_answered++;
     rs->bytes += bytes_of(r);
     while (rs->n_answered > LIMIT_RECEIPTS || rs->bytes > LIMIT_RECEIPT_BYTES)
         receipt_forget(m, oldest(m));
+    BELAY_DCHECK(rs->n_answered > 0);
 }
 
 void receipts_done(struct machine *m)
@@ -306,6 +314,7 @@ static uint64_t content_of(struct machine *m, const struct op *op)
 
 struct receipt *receipt_open(struct machine *m, const struct op *op)
 {
+    BELAY_CHECK(op->request.len > 0);
     struct receipt *r = receipt_add(m, key_of(op), slice_of("", 0));
     r->content = m->receipts.asked;
     r->at_ms = m->now_ms;
@@ -329,6 +338,7 @@ void receipt_settle(struct machine *m, struct receipt **r, const struct event *e
     struct receipt *open = *r;
     if (!open)
         return;
+    BELAY_CHECK(open->answer_len == 0 && list_empty(&open->in_answered));
     *r = NULL;
     map_remove(&m->receipts.by_id, &open->by_id);
     keep_answer(m, (struct receipt_key){receipt_account(open), receipt_id(open)}, open->content,
@@ -345,6 +355,7 @@ static bool is_final(const struct event *ev)
 void receipt_note(struct machine *m, const struct op *op, const struct effects *fx,
                   size_t first)
 {
+    BELAY_CHECK(first <= fx->n);
     for (size_t i = first; i < fx->n; i++) {
         const struct event *ev = &fx->events[i];
         if (ev->asker == op->asker && is_final(ev)) {
@@ -357,12 +368,14 @@ void receipt_note(struct machine *m, const struct op *op, const struct effects *
 void receipt_cancel(struct machine *m, const struct op *op)
 {
     struct receipt *r = op->request.len ? receipt_with(m, key_of(op)) : NULL;
+    BELAY_CHECK(!r || !(r->wait && r->parked));
     if (r && !r->wait && !r->parked)
         receipt_forget(m, r);
 }
 
 struct receipt *receipt_find(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->request.len > 0);
     struct receipt *r = receipt_with(m, key_of(op));
     m->receipts.asked = content_of(m, op);
     if (!r)
@@ -433,7 +446,9 @@ static void repeat_answer(struct machine *m, const struct receipt *r, const stru
     struct event was = {0};
     bool whole = false;
     struct slice bytes = arena_copy(&fx->arena, receipt_answer(r));
-    BELAY_CHECK(get_answer(bytes, &fx->arena, &was, &whole));
+    bool sound = get_answer(bytes, &fx->arena, &was, &whole);
+    BELAY_CHECK(sound); /* receipt_is_answer() has seen it */
+    BELAY_CHECK(r->at_ms <= m->now_ms);
     uint64_t passed_ms = m->now_ms - r->at_ms;
     if (was.kind == EVENT_GRANTED) {
         repeat_grant(m, &was, op, fx);
@@ -465,6 +480,7 @@ static void repeat_answer(struct machine *m, const struct receipt *r, const stru
 void receipt_repeat(struct machine *m, struct receipt *r, const struct op *op,
                     struct effects *fx)
 {
+    BELAY_CHECK(r->wait || r->parked || r->answer_len > 0);
     if (r->content != m->receipts.asked)
         request_failed(op, BELAY_ERR_IN_USE, "this request id is that of another request", fx);
     else if (r->wait)

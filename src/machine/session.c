@@ -8,6 +8,7 @@
 #include "machine/outbox.h"
 #include "machine/request.h"
 #include "machine/session_level0.h"
+#include "machine/sound.h"
 #include "machine/table.h"
 #include "machine/txn_wait.h"
 
@@ -47,8 +48,10 @@ struct session *session_find(const struct machine *m, struct slice account, stru
 struct session *session_add(struct machine *m, struct slice account, struct slice id,
                             uint64_t number)
 {
+    BELAY_CHECK(number > 0 && number <= m->counter);
     BELAY_CHECK(id.len > 0 && id.len <= LIMIT_SESSION_BYTES);
     struct session_key key = key_of(account, id);
+    BELAY_DCHECK(key.account.len <= LIMIT_ACCOUNT_BYTES);
     struct session *s = mem_alloc(sizeof *s + id.len + key.account.len);
     *s = (struct session){.id_len = id.len,
                           .account_len = key.account.len,
@@ -65,6 +68,7 @@ struct session *session_add(struct machine *m, struct slice account, struct slic
 
 void session_count(struct session *s, struct account *a)
 {
+    BELAY_CHECK(!s->account && s->guest == GUEST_NOT);
     s->account = a;
     if (a)
         a->used[QUOTA_SESSIONS]++;
@@ -72,6 +76,7 @@ void session_count(struct session *s, struct account *a)
 
 void session_describe(struct session *s, struct slice description)
 {
+    BELAY_DCHECK(description.len <= LIMIT_DESCRIPTION_BYTES);
     free(s->description);
     s->description = description.len ? mem_dup(description.data, description.len) : NULL;
     s->description_len = description.len;
@@ -81,10 +86,12 @@ void session_free(struct machine *m, struct session *s)
 {
     BELAY_CHECK(s->n_items == 0 && s->n_records == 0);
     BELAY_CHECK(list_empty(&s->parked));
+    BELAY_DCHECK(list_empty(&s->holds) && list_empty(&s->waits) && list_empty(&s->records));
     heap_remove(&m->ends, &s->end);
     list_remove(&s->in_machine);
     map_remove(&m->sessions, &s->by_id);
     if (s->account) {
+        BELAY_CHECK(s->account->used[QUOTA_SESSIONS] > 0);
         s->account->used[QUOTA_SESSIONS]--;
         account_left(m, s->account);
     }
@@ -97,6 +104,7 @@ void session_free(struct machine *m, struct session *s)
  * several groups it is kept for a quarter longer. */
 void session_keep(struct machine *m, struct session *s)
 {
+    BELAY_CHECK(s->ttl_ms > 0 || s->guest != GUEST_NOT);
     bool several = m->n_groups > 1 && m->level >= LEVEL_KEEP_FIRST;
     if (s->guest == GUEST_NOT)
         heap_set(&m->ends, &s->end, m->now_ms + s->ttl_ms + (several ? s->ttl_ms / 4 : 0));
@@ -110,12 +118,15 @@ void session_keep(struct machine *m, struct session *s)
 static void keep_for_all(struct machine *m, struct session *s)
 {
     session_keep(m, s);
-    if (m->n_groups > 1 && m->level >= LEVEL_KEEP_FIRST && s->target == 0)
+    if (m->n_groups > 1 && m->level >= LEVEL_KEEP_FIRST && s->target == 0) {
+        BELAY_DCHECK(s->end.pos || s->guest != GUEST_NOT);
         s->owed_ms = s->end.at;
+    }
 }
 
 void session_tell(struct machine *m, uint64_t shards, const struct op *message)
 {
+    BELAY_CHECK(message->session.len > 0);
     for (unsigned g = 1; g < m->n_groups; g++)
         if (shards & group_bit(m, g))
             outbox_post(m, g, message);
@@ -139,16 +150,19 @@ static void end_parked(struct machine *m, struct session *s, struct effects *fx)
 {
     list_each_safe(it, &s->parked)
         parked_leave(m, list_item(it, struct parked, in_session), TXN_ERROR, CAUSE_SESSION, fx);
+    BELAY_DCHECK(list_empty(&s->parked));
 }
 
 static void end_records(struct machine *m, struct session *s)
 {
     while (!list_empty(&s->records)) {
         struct record *r = list_item(s->records.next, struct record, in_session);
+        BELAY_CHECK(r->session == s);
         struct slot *slot = r->slot;
         record_remove(m, r);
         slot_drop_if_idle(m, slot);
     }
+    BELAY_DCHECK(s->n_records == 0);
 }
 
 /* Holds and waits end in the order of their numbers; only then are the lines served, so none of
@@ -156,6 +170,7 @@ static void end_records(struct machine *m, struct session *s)
 void session_end(struct machine *m, struct session *s, enum reason reason, uint64_t asker,
                  struct effects *fx)
 {
+    BELAY_DCHECK(session_is_sound(s));
     uint64_t n = s->n_items + s->n_records;
     end_parked(m, s, fx);
     end_records(m, s);
@@ -167,6 +182,7 @@ void session_end(struct machine *m, struct session *s, enum reason reason, uint6
             h = list_item(s->holds.next, struct hold, in_session);
         if (!list_empty(&s->waits))
             w = list_item(s->waits.next, struct wait, in_session);
+        BELAY_DCHECK(h || w);
         if (h && (!w || hold_fence(h) < w->end.seq))
             hold_end(m, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, REASON_SESSION, fx);
         else
@@ -183,11 +199,13 @@ void session_end(struct machine *m, struct session *s, enum reason reason, uint6
                          .session = ev->session,
                          .flags = closed ? 0 : OP_FORCE};
     session_tell(m, s->enrolled, &message);
+    BELAY_DCHECK(s->n_items == 0 && s->n_holds == 0);
     session_free(m, s);
 }
 
 void session_expire(struct machine *m, struct session *s, struct effects *fx)
 {
+    BELAY_DCHECK(over(&s->end, m->now_ms));
     if (s->enrolled == 0 || m->level >= LEVEL_KEEP_FIRST)
         session_end(m, s, REASON_TTL, 0, fx);
     else
@@ -241,6 +259,7 @@ void session_open(struct machine *m, const struct op *op, struct effects *fx)
     session_describe(s, op->text);
     session_keep(m, s);
     session_news(m, s, EVENT_SESSION_OPENED, op->asker, fx);
+    BELAY_DCHECK(s->end.pos != 0);
 }
 
 void session_attach(struct machine *m, const struct op *op, struct effects *fx)
@@ -316,6 +335,7 @@ void session_close(struct machine *m, const struct op *op, struct effects *fx)
 /* The shard may use it until it is told otherwise. */
 void session_invite(struct machine *m, struct session *s, uint64_t shard)
 {
+    BELAY_CHECK(group_bit(m, shard) != 0);
     struct op message = {
         .kind = OP_SESSION_OPEN,
         .account = session_account(s),

@@ -9,6 +9,7 @@
  * Groups move one by one: messages of a group that is still at level 0 are taken at any level.
  */
 #include "machine/session_level0.h"
+#include "base/check.h"
 #include "machine/outbox.h"
 #include "machine/session.h"
 
@@ -16,6 +17,7 @@
  * that it is not used, it may be over by now, and is enrolled again. */
 void old_guest_used(struct machine *m, struct session *s)
 {
+    BELAY_CHECK(s->guest != GUEST_NOT);
     s->kept_ms = m->now_ms + s->ttl_ms;
     if (s->guest != GUEST_SILENT)
         return;
@@ -30,6 +32,7 @@ void old_guest_used(struct machine *m, struct session *s)
  */
 void old_ask(struct machine *m, struct session *s)
 {
+    BELAY_CHECK(s->end.pos && s->enrolled);
     struct op message = {.kind = OP_SESSION_KEEPALIVE, .session = session_id(s)};
     session_tell(m, s->enrolled & ~s->asked, &message);
     s->asked = s->enrolled;
@@ -54,6 +57,7 @@ void guest_asked(struct machine *m, const struct op *message)
         answer.ttl_ms = s->kept_ms - m->now_ms;
     else if (s->guest == GUEST && m->level < LEVEL_KEEP_FIRST)
         s->guest = GUEST_SILENT;
+    BELAY_CHECK(s->guest != GUEST_NOT);
     outbox_post(m, 0, &answer);
 }
 
@@ -83,6 +87,7 @@ void guest_enrols(struct machine *m, const struct op *message, uint64_t shard)
 /* A shard may have used it just now, and not said so: it lives for its whole time from here. */
 void old_sessions_move(struct machine *m)
 {
+    BELAY_CHECK(m->level < LEVEL_KEEP_FIRST);
     list_each (it, &m->session_list) {
         struct session *s = list_item(it, struct session, in_machine);
         uint64_t end = m->now_ms + s->ttl_ms + s->ttl_ms / 4;

@@ -15,6 +15,7 @@
 #include "machine/namespace.h"
 #include "machine/node.h"
 #include "machine/session.h"
+#include "machine/sound.h"
 #include "machine/txn_wait.h"
 #include "machine/varint.h"
 
@@ -65,6 +66,7 @@ static void put_receipt(struct buf *out, const struct receipt *r)
 
 static void put_session(struct buf *out, const struct session *s)
 {
+    BELAY_CHECK(s->end.seq != 0 && session_is_sound(s));
     varint_put_bytes(out, session_id(s));
     varint_put(out, s->end.seq);
     varint_put(out, s->guest != GUEST_NOT ? s->kept_ms : s->end.pos ? s->end.at : 0);
@@ -83,6 +85,7 @@ static void put_session(struct buf *out, const struct session *s)
 
 static void put_hold(struct buf *out, const struct hold *h)
 {
+    BELAY_DCHECK(hold_is_linked(h));
     varint_put_bytes(out, hold_owner(h));
     snapshot_put_session_ref(out, h->session);
     varint_put(out, hold_fence(h));
@@ -99,6 +102,7 @@ static void put_hold(struct buf *out, const struct hold *h)
 
 static void put_wait(struct buf *out, const struct wait *w)
 {
+    BELAY_DCHECK(wait_is_linked(w) && w->end.at <= w->deadline_ms);
     varint_put_bytes(out, wait_owner(w));
     snapshot_put_session_ref(out, w->session);
     varint_put(out, w->end.seq);
@@ -122,6 +126,7 @@ static void put_wait(struct buf *out, const struct wait *w)
 
 static void put_lock(struct buf *out, const struct lock *l)
 {
+    BELAY_DCHECK(lock_is_sound(l) && !l->touched);
     varint_put_bytes(out, lock_name(l));
     varint_put(out, l->capacity);
     varint_put(out, l->n_holds);
@@ -155,6 +160,7 @@ static void put_space(struct buf *out, const struct space *s)
 
 static void put_silent(struct buf *out, const struct machine *m)
 {
+    BELAY_CHECK(m->n_silent <= OP_NODES_MAX);
     varint_put(out, m->n_silent);
     for (size_t i = 0; i < OP_NODES_MAX; i++) {
         if (m->nodes[i].silent) {
@@ -166,6 +172,7 @@ static void put_silent(struct buf *out, const struct machine *m)
 
 void machine_encode(const struct machine *m, struct buf *out)
 {
+    BELAY_CHECK(m->n_touched == 0);
     size_t start = buf_len(out);
     buf_put(out, magic, sizeof magic);
     varint_put(out, SNAPSHOT_VERSION);
@@ -224,6 +231,7 @@ uint64_t machine_hash(const struct machine *m)
 
 void *loader_grown(void *items, size_t n, size_t *cap, size_t size)
 {
+    BELAY_CHECK(n <= *cap);
     if (n < *cap)
         return items;
     *cap = *cap ? *cap * 2 : 64;
@@ -362,10 +370,12 @@ static void read_session(struct loader *ld)
         heap_set(&ld->m->ends, &s->end, at);
     loader_ok(ld, ld->n_sessions == 0 || ld->sessions[ld->n_sessions - 1]->end.seq < seq);
     ld->sessions[ld->n_sessions++] = s;
+    BELAY_CHECK(s->guest == guest);
 }
 
 struct session *loader_session(struct loader *ld)
 {
+    BELAY_CHECK(ld->n_sessions == 0 || ld->sessions);
     uint64_t seq = reader_u64(&ld->r);
     size_t lo = 0, hi = ld->n_sessions;
     while (lo < hi) {
@@ -427,6 +437,7 @@ static void read_hold(struct loader *ld, struct lock *l)
         session->n_items++;
         session->n_holds++;
     }
+    BELAY_CHECK(lock_is_sound(l));
 }
 
 static struct hold *hold_with(const struct lock *l, uint64_t fence)
@@ -497,6 +508,7 @@ static void read_wait(struct loader *ld, struct lock *l)
         w->receipt->wait = w;
     ld->waits = loader_grown(ld->waits, ld->n_waits, &ld->cap_waits, sizeof(struct wait *));
     ld->waits[ld->n_waits++] = w;
+    BELAY_CHECK(w->end.pos != 0);
 }
 
 static void read_more(struct loader *ld, struct lock *l)

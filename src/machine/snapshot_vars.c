@@ -4,7 +4,9 @@
 #include "machine/table.h"
 #include "machine/txn_wait.h"
 
+#include "base/check.h"
 #include "base/mem.h"
+#include "machine/sound.h"
 
 #include <stdlib.h>
 
@@ -12,6 +14,7 @@
 
 static void put_record(struct buf *out, const struct record *r)
 {
+    BELAY_CHECK(record_is_settled(r));
     snapshot_put_session_ref(out, r->session);
     varint_put(out, r->end.seq);
     varint_put(out, r->set_ms);
@@ -23,6 +26,7 @@ static void put_record(struct buf *out, const struct record *r)
 
 static void put_slot(struct buf *out, const struct slot *slot)
 {
+    BELAY_CHECK(!slot->touched && slot->n_records > 0);
     varint_put_bytes(out, slot_key(slot));
     varint_put(out, slot->n_records);
     for (const struct record *r = slot->records; r; r = r->next)
@@ -43,6 +47,7 @@ void snapshot_put_tables(struct buf *out, const struct space *s)
 
 static void put_watch(struct buf *out, const struct watched *w)
 {
+    BELAY_CHECK(w->key_len > 0);
     varint_put(out, w->kind);
     varint_put_bytes(out, slice_of(w->bytes, w->table_len));
     varint_put_bytes(out, slice_of(w->bytes + w->table_len, w->key_len));
@@ -53,6 +58,7 @@ void snapshot_put_parked(struct buf *out, const struct space *s)
     varint_put(out, s->n_parked);
     list_each (it, &s->parked) {
         const struct parked *p = list_item(it, const struct parked, in_space);
+        BELAY_CHECK(parked_is_linked(p));
         snapshot_put_session_ref(out, p->session);
         varint_put(out, p->end.seq);
         varint_put(out, p->end.at);
@@ -89,6 +95,7 @@ static void read_record(struct loader *ld, struct slot *slot, struct record **la
     struct record *r = record_new(ld->m, slot, &ask);
     r->set_ms = set_ms;
     r->end.seq = number;
+    BELAY_CHECK(r->session == ask.session);
     record_link(ld->m, r, *last);
     *last = r;
     ld->records =
@@ -105,7 +112,7 @@ static void read_slot(struct loader *ld, struct space *s, struct slice table, bo
         return;
     bool twin = slot_locate(ld->m, s, table, key, &place) != NULL;
     if (!loader_ok(ld, n > 0 && !twin && (place.table != NULL) == !first))
-        return; /* a table of that name, in whatever message case, is there but once */
+        return; /* a table of that name, in whatever letter case, is there but once */
     struct slot *slot = slot_make(s, &place);
     struct record *last = NULL;
     loader_ok(ld, slot);
@@ -216,4 +223,5 @@ void loader_finish_records(struct loader *ld)
         list_remove(&ld->parked[i]->in_session);
         list_push_back(&ld->parked[i]->session->parked, &ld->parked[i]->in_session);
     }
+    BELAY_DCHECK(ld->n_records <= ld->cap_records && ld->n_parked <= ld->cap_parked);
 }

@@ -82,7 +82,7 @@ struct space {
     struct map waiters; /* by who waits */
     struct map crowds;  /* of locks with many holders (holders.c); not part of the state */
     uint64_t held, waiting;
-    struct map tables;      /* by name, message case folded */
+    struct map tables;      /* by name, letter case folded */
     struct list table_list; /* oldest first */
     uint64_t n_records;
     struct list parked; /* by ticket */

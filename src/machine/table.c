@@ -1,11 +1,12 @@
 /* table.c - tables of variables: namespace -> table -> key -> records owned by sessions.
  *
- * Names of tables are compared without regard to ASCII message case, keys byte by byte. A table
+ * Names of tables are compared without regard to ASCII letter case, keys byte by byte. A table
  * exists while it has a key, a key while it has a record: nothing needs creation, and nothing
  * that is empty stays behind. */
 #include "machine/table.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "machine/sound.h"
 #include "machine/txn_wait.h"
 
 #include <stdlib.h>
@@ -61,6 +62,7 @@ struct slot *slot_find(const struct machine *m, const struct table *t, struct sl
 
 static struct table *table_add(struct space *s, struct slice name, uint64_t hash)
 {
+    BELAY_CHECK(name.len > 0 && name.len <= LIMIT_TABLE_BYTES);
     struct table *t = mem_zalloc(sizeof *t + name.len);
     t->space = s;
     t->name_len = (uint8_t)name.len;
@@ -78,6 +80,7 @@ struct slot *slot_locate(const struct machine *m, const struct space *s, struct 
     *p = (struct slot_place){.name = table, .key = key, .table_hash = hash_folded(m, table)};
     p->hash = hash_bytes(&m->key, key.data, key.len);
     p->table = find_table(s, table, p->table_hash);
+    BELAY_CHECK(!p->table || p->table->space == s);
     return p->table ? find_slot(p->table, key, p->hash) : NULL;
 }
 
@@ -90,9 +93,11 @@ struct slot *slot_make(struct space *s, const struct slot_place *place)
     if (!t)
         t = table_add(s, place->name, place->table_hash);
     BELAY_CHECK(key.len <= LIMIT_NAME_BYTES);
+    BELAY_DCHECK(!find_slot(t, key, place->hash));
     struct slot *slot = mem_alloc(sizeof *slot + key.len);
     *slot = (struct slot){.table = t, .key_len = (uint16_t)key.len};
     memcpy(slot->key, key.data, key.len);
+    BELAY_CHECK(key.len > 0 && t->space == s);
     list_push_back(&t->slot_list, &slot->in_table);
     map_add(&t->slots, &slot->by_key, place->hash);
     return slot;
@@ -100,17 +105,20 @@ struct slot *slot_make(struct space *s, const struct slot_place *place)
 
 void slot_drop_if_idle(struct machine *m, struct slot *slot)
 {
+    BELAY_CHECK((slot->records == NULL) == (slot->n_records == 0));
     (void)m;
     struct table *t = slot->table;
     if (slot->records || slot->touched)
         return;
     list_remove(&slot->in_table);
+    BELAY_CHECK(t->slots.count > 0);
     map_remove(&t->slots, &slot->by_key);
     free(slot);
     if (t->slots.count)
         return;
     list_remove(&t->in_space);
     map_remove(&t->space->tables, &t->by_name);
+    BELAY_CHECK(t->n_records == 0 && list_empty(&t->slot_list));
     map_done(&t->slots);
     free(t);
 }
@@ -120,6 +128,7 @@ void slot_drop_if_idle(struct machine *m, struct slot *slot)
 struct record *record_new(const struct machine *m, struct slot *slot,
                           const struct record_ask *ask)
 {
+    BELAY_CHECK(ask->session && ask->value.len > 0);
     BELAY_CHECK(ask->value.len <= LIMIT_VALUE_BYTES);
     BELAY_CHECK(ask->description.len <= LIMIT_DESCRIPTION_BYTES);
     struct record *r = mem_alloc(sizeof *r + ask->value.len + ask->description.len);
@@ -140,6 +149,8 @@ struct record *record_new(const struct machine *m, struct slot *slot,
 
 void record_link(struct machine *m, struct record *r, struct record *prev)
 {
+    BELAY_CHECK(r->session);
+    BELAY_CHECK(!prev || prev->slot == r->slot);
     struct slot *slot = r->slot;
     struct record **at = prev ? &prev->next : &slot->records;
     r->prev = prev;
@@ -147,6 +158,7 @@ void record_link(struct machine *m, struct record *r, struct record *prev)
     *at = r;
     if (r->next)
         r->next->prev = r;
+    BELAY_CHECK(slot->n_records < LIMIT_RECORDS);
     slot->n_records++;
     slot->table->n_records++;
     slot->table->space->n_records++;
@@ -164,17 +176,24 @@ void record_unlink(struct machine *m, struct record *r, struct record *prev)
     *at = r->next;
     if (r->next)
         r->next->prev = prev;
+    BELAY_CHECK(slot->n_records > 0 && slot->table->n_records >= slot->n_records);
     slot->n_records--;
     slot->table->n_records--;
+    BELAY_CHECK(m->n_records >= slot->table->space->n_records);
     slot->table->space->n_records--;
+    BELAY_CHECK(slot->table->space->account->used[QUOTA_VARIABLES] > 0);
     slot->table->space->account->used[QUOTA_VARIABLES]--;
+    BELAY_CHECK(slot->table->space->account->used[QUOTA_BYTES] >= r->value_len);
     slot->table->space->account->used[QUOTA_BYTES] -= r->value_len;
+    BELAY_CHECK(r->session->n_records > 0);
     r->session->n_records--;
     m->n_records--;
 }
 
 void record_settle(struct machine *m, struct record *r, uint64_t number)
 {
+    BELAY_CHECK(!r->gone && list_empty(&r->in_session));
+    BELAY_CHECK(number > 0 && number <= m->counter);
     r->end.seq = number;
     list_push_back(&r->session->records, &r->in_session);
     end_set(m, &r->end, after_ms(r->set_ms, r->ttl_ms));
@@ -182,6 +201,7 @@ void record_settle(struct machine *m, struct record *r, uint64_t number)
 
 void record_remove(struct machine *m, struct record *r)
 {
+    BELAY_CHECK(record_is_settled(r));
     record_unlink(m, r, r->prev);
     list_remove(&r->in_session);
     heap_remove(&m->ends, &r->end);
@@ -206,6 +226,7 @@ static void tell_expired(const struct machine *m, const struct record *r, struct
 
 void record_expire(struct machine *m, struct record *r, struct effects *fx)
 {
+    BELAY_CHECK(over(&r->end, m->now_ms));
     struct slot *slot = r->slot;
     tell_expired(m, r, fx);
     record_remove(m, r);
@@ -256,11 +277,13 @@ void space_free_tables(struct space *s)
 
 struct record_row record_row(const struct record *r, uint64_t now_ms, struct effects *fx)
 {
+    BELAY_CHECK(r->set_ms <= now_ms);
     const struct session *s = r->session;
     struct slice description = r->description_len
                                    ? slice_of(r->bytes + r->value_len, r->description_len)
                                    : slice_of(s->description, s->description_len);
     bool forever = r->ttl_ms == 0;
+    BELAY_CHECK(forever || r->set_ms + r->ttl_ms >= now_ms);
     return (struct record_row){.session = arena_copy(&fx->arena, session_id(s)),
                                .value = arena_copy(&fx->arena, record_value(r)),
                                .description = arena_copy(&fx->arena, description),
@@ -279,6 +302,7 @@ static int by_name(const void *a, const void *b)
 
 static size_t page_size(const struct op *op)
 {
+    BELAY_CHECK(op->limit <= LIMIT_LIST);
     return op->limit ? (size_t)op->limit : 100;
 }
 
@@ -289,6 +313,7 @@ static void list_tables(const struct space *s, const struct op *op, struct event
     struct table **all = arena_alloc(a, s->tables.count * sizeof(struct table *));
     list_each (it, &s->table_list)
         all[n++] = list_item(it, struct table, in_space);
+    BELAY_CHECK(n == s->tables.count);
     if (n)
         qsort(all, n, sizeof(struct table *), by_name);
     ev->tables = arena_alloc(a, page_size(op) * sizeof *ev->tables);
@@ -334,6 +359,7 @@ static void list_slots(struct list *at, const struct table *t, const struct op *
                 ev->variables[ev->n_rows++] =
                     (struct variable_row){key, record_row(r, ev->at_ms, fx)};
     }
+    BELAY_CHECK(ev->n_rows == n);
     ev->more = rows_from(at, t, 1, ev->at_ms) > 0;
 }
 
@@ -358,6 +384,7 @@ static void show_table(const struct machine *m, const struct table *t, const str
 void table_query(const struct machine *m, const struct space *s, const struct op *op,
                  struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_TABLE_LIST || op->kind == OP_TABLE_SHOW);
     struct event *ev = effects_add(fx, EVENT_ROWS);
     ev->asker = op->asker;
     ev->at_ms = op->now_ms > m->now_ms ? op->now_ms : m->now_ms;

@@ -15,6 +15,7 @@
 #include "machine/node.h"
 #include "machine/request.h"
 #include "machine/session.h"
+#include "machine/sound.h"
 #include "machine/table.h"
 #include "machine/txn_lock.h"
 #include "machine/txn_wait.h"
@@ -77,6 +78,7 @@ void txn_scratch_free(struct txn_scratch *x)
 
 static void *grown(void *items, size_t n, size_t *cap, size_t size)
 {
+    BELAY_CHECK(n <= *cap);
     if (n < *cap)
         return items;
     *cap = *cap ? *cap * 2 : 16;
@@ -103,6 +105,7 @@ static bool over_limit(struct eval *e, const char *limit)
 
 static void stop(struct eval *e, bool by_assert)
 {
+    BELAY_CHECK(!e->stopped && e->depth <= LIMIT_TXN_DEPTH);
     struct buf path = {0};
     buf_put_u64(&path, e->statement);
     buf_put_str(&path, ":/");
@@ -134,6 +137,7 @@ enum { WORK_VALUE_BYTES = 256 };
 static uint64_t cost_of(const struct eval *e, const struct slot *slot,
                         const struct program_var *v)
 {
+    BELAY_CHECK(slot->table->space == e->space);
     size_t compared = v->flags & VAR_HAS_VALUE ? v->value.len : 0;
     if (e->m->level < LEVEL_BOUNDED)
         return 0;
@@ -167,6 +171,7 @@ static struct slot *slot_of(struct eval *e, const struct program_var *v,
 
 static void touch(struct eval *e, struct slot *slot)
 {
+    BELAY_CHECK(e->x->n_slots <= e->x->cap_slots);
     struct txn_scratch *x = e->x;
     if (slot->touched)
         return;
@@ -177,6 +182,7 @@ static void touch(struct eval *e, struct slot *slot)
 
 static void change(struct eval *e, struct record *r, struct record *prev, bool added)
 {
+    BELAY_CHECK(r->session == e->session && r->gone == false);
     struct txn_scratch *x = e->x;
     x->changes = grown(x->changes, x->n_changes, &x->cap_changes, sizeof *x->changes);
     x->changes[x->n_changes++] = (struct change){r, prev, added};
@@ -266,6 +272,7 @@ static bool set(struct eval *e, const struct program_var *v)
                              .exclusive = !(v->flags & VAR_ALLOW_DUPLICATES)};
     if (own)
         change(e, own, prev, false);
+    BELAY_CHECK(!own || own->gone);
     change(e, record_new(e->m, slot, &ask), prev, true); /* in its place, or last */
     return true;
 }
@@ -333,6 +340,7 @@ static void select_records(struct eval *e, const struct program_var *v)
     for (const struct record *r = slot->records; r && row->n_records < n; r = r->next)
         if (is_match(r, v, ignored))
             row->records[row->n_records++] = record_row(r, e->m->now_ms, e->fx);
+    BELAY_CHECK(row->n_records == n);
 }
 
 /* --- operators --- */
@@ -518,6 +526,7 @@ static enum outcome evaluate(struct eval *e, struct slice program)
         eval_statement(e);
     e->m->txn_work += e->work;
     BELAY_CHECK(!e->r.bad); /* op_validate() has seen it */
+    BELAY_CHECK(e->depth == 0);
     if (e->limit)
         return OVER_LIMIT;
     if (!e->stopped)
@@ -531,6 +540,7 @@ static void release_slots(struct eval *e, bool changed)
 {
     for (size_t i = 0; i < e->x->n_slots; i++) {
         struct slot *slot = e->x->slots[i];
+        BELAY_CHECK(slot->touched);
         slot->touched = false;
         if (changed)
             slot_changed(e->m, slot);
@@ -544,10 +554,13 @@ static void commit(struct eval *e)
     for (size_t i = 0; i < e->x->n_changes; i++) {
         struct record *r = e->x->changes[i].record;
         if (e->x->changes[i].added) {
-            if (!r->gone)
+            if (!r->gone) {
+                BELAY_CHECK(r->end.seq == 0);
                 record_settle(m, r, ++m->counter);
+            }
             continue;
         }
+        BELAY_CHECK(r->gone);
         list_remove(&r->in_session);
         heap_remove(&m->ends, &r->end);
         free(r);
@@ -607,6 +620,7 @@ static struct event *answer(struct eval *e, uint64_t asker, enum txn_status stat
 
 static struct event *refuse(struct eval *e, uint64_t asker)
 {
+    BELAY_CHECK(e->limit);
     struct event *ev = effects_add(e->fx, EVENT_FAILED);
     ev->asker = asker;
     ev->err = BELAY_ERR_LIMIT;
@@ -641,6 +655,7 @@ static const char *park_limit(const struct space *s, const struct op *op)
 
 static void park(struct eval *e, const struct op *op)
 {
+    BELAY_CHECK(op->wait_ms > 0 && e->watching);
     struct machine *m = e->m;
     const char *limit = park_limit(e->space, op);
     roll_back(e);
@@ -661,7 +676,7 @@ static void park(struct eval *e, const struct op *op)
     parked_watch(m, p, e->x->reads, e->x->n_reads);
 }
 
-/* The names of namespaces are compared without regard to message case here, as the original
+/* The names of namespaces are compared without regard to letter case here, as the original
  * did; an exact match goes first. */
 static struct space *space_of(const struct machine *m, const struct op *op)
 {
@@ -719,6 +734,7 @@ void txn_request(struct machine *m, const struct op *op, struct effects *fx)
 
 static struct eval eval_of(struct machine *m, const struct parked *p, struct effects *fx)
 {
+    BELAY_CHECK(p->since_ms <= m->now_ms);
     struct eval e = {.m = m,
                      .space = p->space,
                      .session = p->session,
@@ -734,6 +750,7 @@ static struct eval eval_of(struct machine *m, const struct parked *p, struct eff
 
 bool txn_try_parked(struct machine *m, struct parked *p, struct effects *fx)
 {
+    BELAY_CHECK(parked_is_linked(p) && !session_over(p->session, m->now_ms));
     if (!token_lives(m, p->token)) {
         parked_leave(m, p, TXN_ERROR, CAUSE_SESSION, fx);
         return true;
@@ -754,6 +771,7 @@ bool txn_try_parked(struct machine *m, struct parked *p, struct effects *fx)
 
 void txn_time_out(struct machine *m, struct parked *p, struct effects *fx)
 {
+    BELAY_CHECK(parked_is_linked(p));
     struct eval e = eval_of(m, p, fx);
     (void)evaluate(&e, parked_program(p)); /* where it stands, and what it would select */
     roll_back(&e);

@@ -71,6 +71,7 @@ static struct view view_of(const struct lock_plan *plan, const struct lock *l,
         if (!slice_eq(step->ask.name, name))
             continue;
         if (step->is_unlock && step->hold) {
+            BELAY_CHECK(step->hold->lock == l && v.holds > 0 && v.used >= step->hold->weight);
             v.used -= step->hold->weight;
             v.holds--;
         } else if (is_new(step)) {
@@ -104,11 +105,13 @@ static struct hold *real_hold(const struct machine *m, const struct lock_plan *p
                               const struct lock *l, struct who who)
 {
     struct hold *h = l ? holder_by_who(m, l, who) : NULL;
+    BELAY_CHECK(!h || h->lock == l);
     return h && !hold_over(h, m->now_ms) && !is_freed(plan, h) ? h : NULL;
 }
 
 static bool way_is_free(const struct machine *m, const struct view *v, const struct op *op)
 {
+    BELAY_CHECK(v->used <= (v->capacity ? v->capacity : UINT32_MAX));
     uint32_t capacity = v->capacity ? v->capacity : request_capacity(op);
     if (capacity != request_capacity(op) || capacity - v->used < request_weight(op))
         return false;
@@ -124,6 +127,7 @@ static const char *limit_reached(const struct space *s, const struct session *se
     size_t news = 0; /* at most as many as there are steps */
     for (size_t i = 0; i < plan->n; i++)
         news += is_new(&plan->steps[i]);
+    BELAY_CHECK(news <= LIMIT_TXN_LOCKS);
     if (session->n_items + news >= LIMIT_SESSION_ITEMS)
         return "the session has LIMIT_SESSION_ITEMS (10000) holds and waits";
     if (!v->lock && s->locks.count + news >= LIMIT_LOCKS)
@@ -166,6 +170,7 @@ bool plan_lock(const struct machine *m, const struct space *s, struct session *s
         if (*ret_limit)
             return false;
     }
+    BELAY_CHECK(!h || !mine);
     add(plan, (struct lock_step){.ask = *ask, .hold = h, .on_planned = mine});
     return true;
 }
@@ -209,6 +214,7 @@ void plan_perform(struct machine *m, struct space *s, struct session *session,
         struct hold *h = step->hold;
         if (step->on_planned)
             h = holder_by_who(m, lock_find(m, s, op.name), (struct who){op.owner, session});
+        BELAY_CHECK(!step->on_planned || h);
         if (step->is_unlock) {
             BELAY_CHECK(h);
             hold_end(m, h, EVENT_RELEASED, REASON_RELEASE, fx);
@@ -218,6 +224,7 @@ void plan_perform(struct machine *m, struct space *s, struct session *session,
             request_grant_again(m, h, &op, fx);
         else
             h = request_grant(m, lock_get(m, s, op.name), &op, session, fx);
+        BELAY_CHECK(h->lock->space == s && h->session == session);
         rows[step->row].fence = hold_fence(h);
         rows[step->row].kind = TXN_ROW_FENCE;
     }

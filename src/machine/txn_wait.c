@@ -21,6 +21,7 @@
 #include "machine/node.h"
 #include "machine/request.h"
 #include "machine/session.h"
+#include "machine/sound.h"
 #include "machine/txn.h"
 
 #include <stdlib.h>
@@ -65,6 +66,7 @@ static struct watched *watched_find(const struct machine *m, const struct space 
 
 static struct watched *watched_get(struct machine *m, struct space *s, const struct read *what)
 {
+    BELAY_CHECK(what->key.len <= LIMIT_NAME_BYTES && what->table.len <= LIMIT_TABLE_BYTES);
     struct watched *w = watched_find(m, s, what);
     if (w)
         return w;
@@ -87,6 +89,7 @@ void watch_wake(struct machine *m, const struct space *s, const struct read *wha
         return;
     list_each (it, &w->watches) {
         struct parked *p = list_item(it, struct txn_watch, in_watched)->parked;
+        BELAY_CHECK(p->space == s && parked_is_linked(p));
         if (!p->ready.pos)
             heap_set(&m->ready, &p->ready, p->end.seq);
     }
@@ -106,6 +109,7 @@ static void unwatch(struct parked *p)
 {
     for (size_t i = 0; i < p->n_watches; i++) {
         struct watched *w = p->watches[i].what;
+        BELAY_CHECK(p->watches[i].parked == p && !list_empty(&w->watches));
         list_remove(&p->watches[i].in_watched);
         if (list_empty(&w->watches)) {
             map_remove(&p->space->watched, &w->by_what);
@@ -122,6 +126,7 @@ void parked_watch(struct machine *m, struct parked *p, const struct read *reads,
     if (watches_already(p, reads, n))
         return;
     unwatch(p);
+    BELAY_CHECK(p->n_watches == 0);
     p->watches = n ? mem_alloc(n * sizeof *p->watches) : NULL;
     p->n_watches = n;
     for (size_t i = 0; i < n; i++) {
@@ -136,6 +141,8 @@ void parked_watch(struct machine *m, struct parked *p, const struct read *reads,
 struct parked *parked_new(struct space *s, struct session *session, struct slice program,
                           struct slice description)
 {
+    BELAY_CHECK(description.len <= LIMIT_DESCRIPTION_BYTES);
+    BELAY_CHECK(program.len > 0 && program.len <= LIMIT_PROGRAM_BYTES);
     struct parked *p = mem_zalloc(sizeof *p + program.len + description.len);
     p->space = s;
     p->session = session;
@@ -152,6 +159,8 @@ struct parked *parked_new(struct space *s, struct session *session, struct slice
 
 void parked_link(struct machine *m, struct parked *p, uint64_t ticket, uint64_t deadline_ms)
 {
+    BELAY_CHECK(p->space->n_parked < LIMIT_TXN_WAITING);
+    BELAY_CHECK(ticket > 0 && ticket <= m->counter && !p->end.pos);
     p->end = (struct heap_node){.seq = ticket, .tag = END_PARKED};
     p->ready = (struct heap_node){.seq = ticket};
     heap_set(&m->ends, &p->end, deadline_ms);
@@ -166,6 +175,7 @@ void parked_link(struct machine *m, struct parked *p, uint64_t ticket, uint64_t 
 
 void parked_remove(struct machine *m, struct parked *p)
 {
+    BELAY_CHECK(parked_is_linked(p));
     unwatch(p);
     if (p->receipt)
         receipt_forget(m, p->receipt);
@@ -174,9 +184,12 @@ void parked_remove(struct machine *m, struct parked *p)
     list_remove(&p->in_space);
     list_remove(&p->in_session);
     list_remove(&p->in_node);
+    BELAY_CHECK(m->n_parked >= p->space->n_parked);
     p->space->n_parked--;
+    BELAY_CHECK(p->space->account->used[QUOTA_TRANSACTIONS] > 0);
     p->space->account->used[QUOTA_TRANSACTIONS]--;
     p->space->account->used[QUOTA_BYTES] -= p->program_len;
+    BELAY_CHECK(p->space->parked_bytes >= p->program_len);
     p->space->parked_bytes -= p->program_len;
     m->n_parked--;
     free(p);
@@ -198,6 +211,7 @@ void space_free_parked(struct space *s)
 void parked_leave(struct machine *m, struct parked *p, enum txn_status status,
                   enum txn_cause cause, struct effects *fx)
 {
+    BELAY_CHECK(p->since_ms <= m->now_ms);
     struct event *ev = effects_add(fx, EVENT_TXN);
     ev->asker = p->asker;
     ev->at_ms = m->now_ms;
@@ -219,6 +233,7 @@ void parked_leave_space(struct machine *m, struct space *s, struct effects *fx)
         receipt_settle(m, &p->receipt, ev);
         parked_remove(m, p);
     }
+    BELAY_CHECK(s->n_parked == 0);
 }
 
 void parked_cancel(struct machine *m, const struct op *op, struct effects *fx)
@@ -248,6 +263,7 @@ void parked_cancel(struct machine *m, const struct op *op, struct effects *fx)
 
 void parked_expire(struct machine *m, struct parked *p, struct effects *fx)
 {
+    BELAY_CHECK(p->end.pos != 0);
     if (session_over(p->session, m->now_ms))
         parked_leave(m, p, TXN_ERROR, CAUSE_SESSION, fx);
     else if (p->away)
@@ -271,6 +287,7 @@ void parked_end_if_dead(struct machine *m, struct parked *p, struct effects *fx)
 
 void parked_away(struct machine *m, struct parked *p, uint64_t since_ms)
 {
+    BELAY_CHECK(p->receipt && p->receipt->parked == p);
     uint64_t until = since_ms + RECEIPT_RETURN_MS;
     if (p->away || p->end.at <= until)
         return;
@@ -280,6 +297,7 @@ void parked_away(struct machine *m, struct parked *p, uint64_t since_ms)
 
 void parked_return(struct machine *m, struct parked *p, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(p->receipt && p->receipt->parked == p);
     struct event *ev = effects_add(fx, EVENT_REFUSED);
     ev->asker = p->asker;
     ev->at_ms = m->now_ms;
@@ -299,6 +317,7 @@ void parked_serve(struct machine *m, struct effects *fx)
     struct heap_node *top;
     while (m->txn_work - before < PARKED_SERVE_WORK && (top = heap_top(&m->ready))) {
         struct parked *p = heap_item(top, struct parked, ready);
+        BELAY_CHECK(p->ready.seq == p->end.seq && parked_is_linked(p));
         heap_remove(&m->ready, top);
         if (is_dead(m, p))
             parked_expire(m, p, fx);

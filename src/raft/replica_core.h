@@ -1,4 +1,4 @@
-/* replica_core.h - the fields behind replica.h, for the files order_*.c. */
+/* replica_core.h - the fields behind replica.h, for the files replica*.c. */
 #ifndef BELAY_RAFT_REPLICA_CORE_H
 #define BELAY_RAFT_REPLICA_CORE_H
 
