@@ -141,7 +141,7 @@ step_canaries() {
     canary "a read without a question" reads --canaries 2
     canary "an op applied again" all --canaries 4
     canary "no counter in the snapshot" all --canaries 8
-    canary "a member taken for removed" all --canaries 256
+    canary "a member taken for removed" places --canaries 256
     canary "a cancel by its number alone" gone --canaries 16
     canary "an older copy is believed" copies --canaries 512
     canary "an answer that is late" all --canaries 1024
