@@ -200,7 +200,8 @@ static void count_silence(struct replica *o, uint64_t now)
 /* --- the node whose run it was --- */
 
 /* Who asked is told that it failed, and called off (engine_disown). What nobody waits for can
- * be said once more: cancels, keep-alives and the like do no harm twice. */
+ * be said once more: cancels, keep-alives and the like do no harm twice. But not the start of
+ * the run that is over: behind that of the new one it would be taken for the newest. */
 static void say_again(struct replica_group *r)
 {
     struct pending_op *p = r->first;
@@ -211,7 +212,7 @@ static void say_again(struct replica_group *r)
     replica_announce(r);
     while (p) {
         struct pending_op *next = p->next;
-        if (p->asker) {
+        if (p->asker || p->announces) {
             free(p);
         } else {
             p->next = NULL;

@@ -49,7 +49,8 @@ static void a_copy_from_before_another_run_of_the_same_process_ends(void **state
     end(w);
 }
 
-/* What it said in its earlier run may still be on its way: nobody takes it for another one. */
+/* What it said in its earlier run may still be on its way: nobody takes it for another one. And
+ * what it had not said yet (it has led, and was cut off) is not said behind its new start. */
 static void a_process_is_not_over_when_its_run_is(void **state)
 {
     (void)state;
@@ -58,11 +59,14 @@ static void a_process_is_not_over_when_its_run_is(void **state)
     uint64_t before = replica_start(raft(&w->nodes[3]));
     w->cut = 3;
     run(w, ORDER_SILENCE_MS + ROUND_MS);
+    replica_announce(&raft(&w->nodes[3])->replicas[0]);
     w->cut = 0;
     run(w, ROUND_MS);
     uint64_t now = replica_start(raft(&w->nodes[3]));
     assert_true(now > before);
     for (uint64_t id = 1; id <= 3; id++) {
+        for (size_t g = 0; g < GROUPS; g++)
+            assert_int_equal(replica_origin(&raft(&w->nodes[id])->replicas[g], 3)->start, now);
         assert_false(replica_is_over(raft(&w->nodes[id]), 3, before));
         assert_false(replica_is_over(raft(&w->nodes[id]), 3, now));
         assert_true(replica_is_over(raft(&w->nodes[id]), 3, before + 1)); /* another process */
