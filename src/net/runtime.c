@@ -106,14 +106,15 @@ static void start_write(void *ctx, struct journal_job *job)
     writer_run(&h->writer, job);
 }
 
+/* The child is over, but its number stays its own until after_wait(): see give_up_snapshot(). */
 static void run_wait(uv_work_t *w)
 {
     struct runtime *h = w->data;
-    int status = 0;
-    pid_t pid = -1;
-    while (h->child > 0 && (pid = waitpid(h->child, &status, 0)) < 0 && errno == EINTR)
+    siginfo_t end = {0};
+    while (h->child > 0 && waitid(P_PID, (id_t)h->child, &end, WEXITED | WNOWAIT) != 0 &&
+           errno == EINTR)
         continue;
-    h->stored = pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    h->stored = end.si_code == CLD_EXITED && end.si_status == 0;
     if (!h->stored) /* it may have been killed */
         replica_snapshot_discard(h->task);
 }
@@ -123,6 +124,8 @@ static void after_wait(uv_work_t *w, int status)
     struct runtime *h = w->data;
     struct snapshot_task *task = h->task;
     BELAY_CHECK(status == 0);
+    if (h->child > 0)
+        (void)waitpid(h->child, NULL, 0);
     h->task = NULL;
     replica_snapshotted(h->order, task, h->stored);
     replica_settle(h->order);
@@ -748,6 +751,13 @@ void runtime_hurry(struct runtime *h)
     h->hurry = true;
 }
 
+/* Nobody waits for it: the journal has what it would say. */
+static void give_up_snapshot(const struct runtime *h)
+{
+    if (h->task && h->child > 0)
+        (void)kill(h->child, SIGKILL);
+}
+
 /* What has been said is said to the end, and everything is on disk. */
 static bool is_quiet(struct runtime *h)
 {
@@ -759,6 +769,7 @@ static bool is_quiet(struct runtime *h)
     bool done = h->hurry || (h->retired && replica_idle(h->order));
     if (!done && uv_now(h->loop) < h->stop_ms)
         return false;
+    give_up_snapshot(h);
     if (!h->sealed && !h->writer.job) {
         replica_seal(h->order);
         h->sealed = true;

@@ -465,8 +465,9 @@ void replica_snapshotted(struct replica *o, struct snapshot_task *task, bool sto
     } else {
         r->retry_ms = replica_now(o) + ORDER_SNAPSHOT_RETRY_MS;
         o->snapshots_failed++;
-        log_error("order.snapshot_failed", "shard=%u index=%" PRIu64, task->group_no,
-                  task->snap.index);
+        if (!o->retired) /* then it was given up */
+            log_error("order.snapshot_failed", "shard=%u index=%" PRIu64, task->group_no,
+                      task->snap.index);
     }
     group_snapshot_end(r->group, &task->snap, stored, task->trailing, replica_now(o));
     free(task);
