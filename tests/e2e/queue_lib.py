@@ -152,8 +152,9 @@ def worker(*args, log=None, env=None):
     return p
 
 
-def until(what, seconds=20, every=0.01):
-    """Waits for an event that can only be asked for; False when it does not come."""
+def until(what, seconds=40, every=0.01):
+    """Waits for an event that can only be asked for; False when it does not come. An idle worker looks by itself every 60 s:
+    what is seen before was told to it."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         v = what()
