@@ -198,7 +198,7 @@ cluster: deps-serve
 test: deps
 	@tools/test.sh
 
-check unit model e2e fuzz-short tidy fuzz soak canaries quick:
+check unit model e2e fuzz-short tidy tsan fuzz soak canaries quick:
 	@tools/test.sh $@
 
 # For editors and clang tools.
@@ -242,7 +242,7 @@ format:
 clean:
 	rm -rf build
 
-.PHONY: FORCE all lib tests faults deps-serve quick models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy canaries \
+.PHONY: FORCE all lib tests faults deps-serve quick models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy tsan canaries \
         fuzz soak bench install format clean
 .SECONDARY:
 -include $(shell find build -name '*.d' 2>/dev/null)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh - every test, cheapest first; stops at the first step that fails.
 #   tools/test.sh            all steps, then "N passed, N failed"
-#   tools/test.sh STEP...    only these (check unit model sim canaries fuzz-short e2e tidy quick fuzz soak)
+#   tools/test.sh STEP...    only these (check unit model sim canaries tsan fuzz-short e2e tidy quick fuzz soak)
 #
 # Every test program prints TAP lines ("ok ..." / "not ok ..."); they are what is counted.
 # A step that ran no test has failed: a check that checks nothing is a defect.
@@ -83,6 +83,8 @@ build() { # build WHAT MAKE-ARGUMENTS...
     shift
     run "build: $what" tap "$what" make --no-print-directory -s -j"$jobs" "$@"
 }
+
+no_files() { ! cat "$1"/* 2>/dev/null; } # shows them, if there are any
 
 files() { git ls-files --cached --others --exclude-standard "$@"; }
 
@@ -195,6 +197,20 @@ step_e2e() {
     return $rc
 }
 
+# What has threads, under the thread sanitizer: the journal's writer, a snapshot that is fetched and
+# judged, the fork that makes one, a worker's C function. Its reports fail the test that made them.
+step_tsan() {
+    build "gcc tsan" VARIANT=tsan build/tsan/belay lib && build "gcc release faults" all faults || return 1
+    local t reports=$out/tsan rc=0
+    mkdir "$reports"
+    export TSAN_OPTIONS="log_path=$reports/report suppressions=$PWD/tools/tsan.txt"
+    BELAY=$PWD/build/tsan/belay run "tsan: writer, snapshots" tests/faults/test_fetch nobody_notices || rc=1
+    VARIANT=tsan run "tsan: a worker's C function" tests/e2e/test_queue_c || rc=1
+    unset TSAN_OPTIONS
+    run "tsan: reports" tap "no report" no_files "$reports" || rc=1
+    return $rc
+}
+
 step_tidy() {
     run "tidy: cppcheck" tap cppcheck cppcheck -q --std=c11 --enable=warning,performance,portability \
         --inline-suppr --suppressions-list=tools/cppcheck.txt --error-exitcode=1 -j "$jobs" -Isrc -Iinclude src &&
@@ -213,7 +229,7 @@ step_quick() {
 }
 
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(check unit model sim canaries e2e fuzz-short tidy)
+[ ${#steps[@]} -gt 0 ] || steps=(check unit model sim canaries tsan e2e fuzz-short tidy)
 for s in "${steps[@]}"; do
     "step_$s" || { failed=$((failed ? failed : 1)); break; }
 done
