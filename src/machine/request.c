@@ -10,6 +10,7 @@
 #include "machine/namespace.h"
 #include "machine/node.h"
 #include "machine/session.h"
+#include "machine/sound.h"
 #include "machine/txn_wait.h"
 
 #include <stdlib.h>
@@ -47,11 +48,13 @@ struct judgement {
 
 static struct judgement refuse(enum reason reason)
 {
+    BELAY_CHECK(reason != REASON_NONE);
     return (struct judgement){.verdict = REFUSE, .reason = reason};
 }
 
 static struct judgement over_limit(const char *what)
 {
+    BELAY_CHECK(what);
     return (struct judgement){.verdict = OVER_LIMIT, .limit = what};
 }
 
@@ -71,6 +74,7 @@ uint32_t request_capacity(const struct op *op)
 
 uint32_t request_weight(const struct op *op)
 {
+    BELAY_DCHECK(op->mode != MODE_SEMAPHORE || op->permits <= op->of);
     if (op->mode == MODE_SEMAPHORE)
         return (uint32_t)op->permits;
     return op->mode == MODE_SHARED ? SHARED_WEIGHT : CAPACITY_RW;
@@ -80,6 +84,7 @@ uint32_t request_weight(const struct op *op)
 static struct judgement judge_known(const struct machine *m, const struct lock *l,
                                     const struct op *op, struct who who)
 {
+    BELAY_DCHECK(lock_is_sound(l));
     if (l->capacity && l->capacity != request_capacity(op))
         return refuse(REASON_KIND);
     struct hold *h = holder_by_who(m, l, who);
@@ -108,6 +113,7 @@ static bool way_is_free(const struct machine *m, const struct lock *l, const str
     if (!l)
         return true;
     uint32_t capacity = l->capacity ? l->capacity : request_capacity(op);
+    BELAY_CHECK(l->used <= capacity);
     if (lock_is_closed(l, m->now_ms) || capacity - l->used < request_weight(op))
         return false;
     return !line_bars(m, l, op->mode == MODE_SHARED);
@@ -142,6 +148,7 @@ static struct judgement judge(const struct machine *m, const struct space *s,
 struct hold *request_grant(struct machine *m, struct lock *l, const struct op *op,
                            struct session *session, struct effects *fx)
 {
+    BELAY_CHECK(l->used == 0 || l->capacity == request_capacity(op));
     l->capacity = request_capacity(op);
     if (op->flags & OP_SET_BODY) {
         lock_set_body(l, op->body);
@@ -165,6 +172,7 @@ struct hold *request_grant(struct machine *m, struct lock *l, const struct op *o
 void request_grant_again(struct machine *m, struct hold *h, const struct op *op,
                          struct effects *fx)
 {
+    BELAY_DCHECK(h->weight == request_weight(op) && !hold_over(h, m->now_ms));
     h->asker = op->asker;
     h->ttl_ms = (uint32_t)op->ttl_ms;
     h->grace_ms = (uint32_t)op->grace_ms;
@@ -226,6 +234,7 @@ void request_return(struct machine *m, struct wait *w, const struct op *op, stru
 static void refused(const struct machine *m, const struct op *op, enum reason reason,
                     struct effects *fx)
 {
+    BELAY_CHECK(reason != REASON_NONE);
     struct event *ev = answer(m, op, EVENT_REFUSED, fx);
     ev->reason = reason;
     ev->owner = op->owner;
@@ -252,6 +261,7 @@ static bool refused_as_deadlock(struct machine *m, const struct lock *l, const s
 static void join_line(struct machine *m, struct lock *l, const struct op *op,
                       struct session *session, struct effects *fx)
 {
+    BELAY_CHECK(op->wait_ms > 0);
     if (refused_as_deadlock(m, l, op, (struct who){op->owner, session}, fx))
         return;
     l->capacity = request_capacity(op);
@@ -284,6 +294,7 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
     struct judgement j = judge(m, s, l, op, session);
     if (!l && (j.verdict == GRANT || j.verdict == WAIT))
         l = lock_make(m, s, op->name, hash);
+    BELAY_CHECK(l || j.verdict == REFUSE || j.verdict == OVER_LIMIT);
     switch (j.verdict) {
     case GRANT:
         (void)request_grant(m, l, op, session, fx);
@@ -311,6 +322,7 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
 static void acquire_all(struct machine *m, struct space *s, const struct op *op,
                         struct session *session, struct effects *fx)
 {
+    BELAY_CHECK(op->wait_ms == 0 && op->more.n <= LIMIT_NAMES_PER_OP);
     size_t n = 1 + op->more.n;
     for (size_t i = 0; i < n; i++) {
         struct op one = *op;
@@ -370,6 +382,7 @@ static void keep_session(struct machine *m, const struct op *op)
 static uint64_t release_from(struct machine *m, struct lock *l, const struct op *op,
                              struct effects *fx)
 {
+    BELAY_DCHECK(lock_is_sound(l));
     uint64_t n = 0;
     for (struct hold *h = request_hold(m, l, op, m->now_ms), *next; h; h = next, n++) {
         next = holder_named(m, l, op, m->now_ms, h);
@@ -415,6 +428,7 @@ static void extend(struct machine *m, struct hold *h, uint64_t ttl_ms)
 /* ttl more than what remains, but no longer than a new lease could be. */
 static void add_ttl(struct machine *m, struct hold *h, uint64_t ttl_ms)
 {
+    BELAY_CHECK(h->end.pos != 0 && ttl_ms > 0);
     bool from_now = m->level >= LEVEL_OVER && h->end.at < m->now_ms; /* nothing remains */
     uint64_t end = (from_now ? m->now_ms : h->end.at) + ttl_ms;
     uint64_t max = m->now_ms + LIMIT_TTL_MS;
@@ -491,7 +505,9 @@ static void convert_now(struct machine *m, struct hold *h, const struct op *op,
 {
     struct lock *l = h->lock;
     uint32_t weight = request_weight(op);
+    BELAY_CHECK(l->capacity == CAPACITY_RW && l->used >= h->weight);
     bool raised = weight > h->weight;
+    BELAY_CHECK(weight == SHARED_WEIGHT || l->n_holds == 1);
     l->used = l->used - h->weight + weight;
     h->weight = weight;
     h->asker = op->asker;
@@ -516,6 +532,7 @@ void request_undo_upgrade(struct machine *m, struct hold *h, struct effects *fx)
 static void deadlock_of_two(const struct machine *m, const struct op *op, const struct hold *h,
                             const struct wait *other, struct effects *fx)
 {
+    BELAY_CHECK(other->upgrade && other->upgrade != h);
     struct event *ev = answer(m, op, EVENT_DEADLOCK, fx);
     ev->news = true;
     ev->owner = arena_copy(&fx->arena, hold_owner(h));
@@ -530,6 +547,7 @@ static void deadlock_of_two(const struct machine *m, const struct op *op, const 
 
 static void upgrade(struct machine *m, struct hold *h, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(h->weight == SHARED_WEIGHT && h->lock->capacity == CAPACITY_RW);
     struct lock *l = h->lock;
     struct wait *first = NULL;
     if (l->more && l->more->n_waits)

@@ -2,6 +2,8 @@
  * second. */
 #include "raft/clock_rate.h"
 
+#include "base/check.h"
+
 bool clock_rate_hear(struct clock_rate *r, uint64_t start, uint64_t own_ms, uint64_t its_ms)
 {
     const int64_t million = 1000000;
@@ -10,6 +12,7 @@ bool clock_rate_hear(struct clock_rate *r, uint64_t start, uint64_t own_ms, uint
         return false; /* no clock shows that */
     if (r->start != start)
         *r = (struct clock_rate){.start = start, .window_ms = own_ms, .least = INT64_MAX};
+    BELAY_CHECK(own_ms >= r->window_ms);
     bool ends = own_ms - r->window_ms >= CLOCK_RATE_WINDOW_MS;
     bool measured = ends && r->before_ms && r->least_ms > r->before_ms;
     if (measured) {

@@ -8,6 +8,7 @@
 
 static struct log_entry *slot(const struct entry_log *l, size_t i)
 {
+    BELAY_CHECK(i < l->cap);
     return &l->slots[(l->start + i) & (l->cap - 1)];
 }
 
@@ -25,7 +26,9 @@ uint64_t entry_log_last(const struct entry_log *l)
 
 static void grow(struct entry_log *l)
 {
+    BELAY_CHECK(l->n == l->cap);
     size_t cap = l->cap ? l->cap * 2 : 64;
+    BELAY_CHECK((cap & (cap - 1)) == 0);
     struct log_entry *slots = mem_alloc(cap * sizeof *slots);
     for (size_t i = 0; i < l->n; i++)
         slots[i] = *slot(l, i);
@@ -37,6 +40,7 @@ static void grow(struct entry_log *l)
 
 static void free_entry(struct entry_log *l, struct log_entry *e)
 {
+    BELAY_CHECK(l->bytes >= e->data.len);
     l->bytes -= e->data.len;
     free((void *)(uintptr_t)e->data.data);
 }
@@ -55,12 +59,14 @@ void entry_log_put(struct entry_log *l, uint64_t index, const struct log_entry *
     *s = *e;
     s->data.data = mem_dup(e->data.data, e->data.len);
     l->bytes += e->data.len;
+    BELAY_CHECK(l->n <= l->cap && entry_log_last(l) == index);
 }
 
 void entry_log_truncate(struct entry_log *l, uint64_t index)
 {
     while (l->n > 0 && l->first + l->n > index)
         free_entry(l, slot(l, --l->n));
+    BELAY_CHECK(l->n == 0 || l->first + l->n <= index);
 }
 
 void entry_log_drop_to(struct entry_log *l, uint64_t index)
@@ -71,12 +77,14 @@ void entry_log_drop_to(struct entry_log *l, uint64_t index)
         l->first++;
         l->n--;
     }
+    BELAY_CHECK(l->n == 0 || l->first > index);
 }
 
 void entry_log_reset(struct entry_log *l, uint64_t next)
 {
     while (l->n > 0)
         free_entry(l, slot(l, --l->n));
+    BELAY_CHECK(l->bytes == 0);
     l->first = next;
     l->start = 0;
 }

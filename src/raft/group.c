@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "raft/group_core.h"
+#include "raft/place.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -64,6 +65,7 @@ static struct raft_heap heap = {NULL,         heap_malloc,  heap_free,        he
 
 void group_conf_to_raft(const struct group_conf *conf, struct raft_configuration *c)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
     raft_configuration_init(c);
     for (size_t i = 0; i < conf->n; i++) {
         int rv = raft_configuration_add(c, conf->servers[i].id, conf->servers[i].address,
@@ -74,6 +76,7 @@ void group_conf_to_raft(const struct group_conf *conf, struct raft_configuration
 
 static void conf_from_raft(const struct raft_configuration *c, struct group_conf *ret)
 {
+    BELAY_CHECK(c->n <= GROUP_SERVERS_MAX);
     ret->n = 0;
     for (unsigned i = 0; i < c->n && i < GROUP_SERVERS_MAX; i++) {
         struct group_server *s = &ret->servers[ret->n++];
@@ -87,6 +90,7 @@ static void conf_from_raft(const struct raft_configuration *c, struct group_conf
 
 static void post(struct group *g, uint64_t to, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->type != WIRE_NONE && msg->from == g->raft.id);
     if (to == 0)
         return;
     if (g->vote_lsn <= g->durable && !g->held) {
@@ -98,6 +102,7 @@ static void post(struct group *g, uint64_t to, const struct peer_message *msg)
     h->lsn = g->vote_lsn;
     peer_message_encode(msg, &h->bytes);
     BELAY_CHECK(!h->bytes.oom);
+    BELAY_CHECK(!*g->held_end);
     *g->held_end = h;
     g->held_end = &h->next;
 }
@@ -107,6 +112,7 @@ static void release_held(struct group *g)
     struct arena a = {0};
     while (g->held && g->held->lsn <= g->durable) {
         struct held *h = g->held;
+        BELAY_CHECK(!h->next || h->next->lsn >= h->lsn);
         struct peer_message msg;
         enum belay_err err = peer_message_decode(buf_slice(&h->bytes), &a, &msg);
         BELAY_CHECK(err == BELAY_OK);
@@ -144,6 +150,7 @@ static void post_append(struct group *g, const struct raft_message *m, struct pe
             bytes += e->data.len;
         }
         post(g, m->server_id, w);
+        BELAY_CHECK(w->n_entries > 0 || in->n_entries == 0);
         w->index += w->n_entries;
         w->log_term = w->n_entries ? entries[w->n_entries - 1].term : w->log_term;
     } while (sent < in->n_entries);
@@ -166,6 +173,7 @@ static void post_snapshot(struct group *g, const struct raft_message *m, struct 
                                  m->install_snapshot.last_index};
     if (!g->env->newest(g->ctx, g->group_no, &snap, &w->seq))
         return; /* the core asks again */
+    BELAY_CHECK(snap.index > 0 && snap.term > 0);
     w->type = WIRE_SNAPSHOT;
     w->term = m->install_snapshot.term;
     w->index = snap.index;
@@ -236,6 +244,7 @@ static void post_message(struct group *g, const struct raft_message *m)
 
 static void take_entries(struct group *g, struct raft_update *u)
 {
+    BELAY_CHECK(u->entries.n > 0 && u->entries.index > 0);
     for (unsigned i = 0; i < u->entries.n; i++) {
         const struct raft_entry *e = &u->entries.batch[i];
         struct slice data = slice_of(e->buf.base, e->buf.len);
@@ -261,6 +270,7 @@ static void take_snapshot(struct group *g, struct raft_update *u)
     conf_from_raft(&u->snapshot.metadata.configuration, &snap->conf);
     raft_configuration_close(&u->snapshot.metadata.configuration);
     raft_free(u->snapshot.chunk.base);
+    BELAY_CHECK(snap->index > 0 && snap->term > 0);
     entry_log_reset(&g->log, snap->index + 1);
     g->install_lsn = g->env->install(g->ctx, g->group_no, snap);
 }
@@ -334,6 +344,7 @@ void group_step(struct group *g, struct raft_event *event)
 
 uint64_t group_persist_vote(struct group *g, uint64_t term, uint64_t vote)
 {
+    BELAY_CHECK(term > 0);
     struct journal_record rec = {
         .kind = JOURNAL_VOTE, .group_no = g->group_no, .term = term, .index = vote};
     return g->env->persist(g->ctx, &rec);
@@ -341,6 +352,7 @@ uint64_t group_persist_vote(struct group *g, uint64_t term, uint64_t vote)
 
 bool group_only_voter(const struct group_conf *conf, uint64_t id)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
     struct group_conf copy = *conf;
     const struct group_server *self = group_conf_find(&copy, id);
     return self && self->voter && group_conf_voters(conf) == 1;
@@ -349,6 +361,7 @@ bool group_only_voter(const struct group_conf *conf, uint64_t id)
 static void installed(struct group *g)
 {
     struct group_snapshot snap = g->installing;
+    BELAY_CHECK(snap.index > 0 && g->install_lsn <= g->durable);
     g->installing.index = 0;
     g->applied = snap.index;
     g->env->restore(g->ctx, g->group_no);
@@ -386,6 +399,7 @@ void group_durable(struct group *g, uint64_t lsn, uint64_t now_ms)
 
 static enum belay_err submit(struct group *g, enum raft_entry_type type, struct slice data)
 {
+    BELAY_CHECK(data.len > 0 && data.len <= GROUP_ENTRY_BYTES_MAX);
     struct raft_entry entry = {.term = raft_current_term(&g->raft),
                                .type = type,
                                .buf = {(void *)(uintptr_t)data.data, data.len},
@@ -416,6 +430,7 @@ enum belay_err group_propose(struct group *g, struct slice data, uint64_t now_ms
  * answer would say nothing new. */
 static void tell_commit(struct group *g, uint64_t id, struct told *told)
 {
+    BELAY_CHECK(id != g->raft.id);
     raft_index match;
     uint64_t commit = raft_commit_index(&g->raft);
     if (raft_match_index(&g->raft, id, &match) != 0 || match == 0)
@@ -427,6 +442,7 @@ static void tell_commit(struct group *g, uint64_t id, struct told *told)
     const struct log_entry *e = entry_log_get(&g->log, match);
     if (!e)
         return; /* far behind: it needs more than this */
+    BELAY_CHECK(known <= commit && known <= match);
     *told = (struct told){id, term, known};
     struct peer_message w = {.type = WIRE_APPEND,
                              .group_no = g->group_no,
@@ -475,6 +491,7 @@ static bool committed_in_term(const struct group *g)
 static enum belay_err edit_conf(const struct group *g, enum group_change what,
                                 const struct group_server *server, struct group_conf *conf)
 {
+    BELAY_CHECK(conf->n > 0 && conf->n <= GROUP_SERVERS_MAX);
     struct group_server *known = group_conf_find(conf, server->id);
     if (what == GROUP_ADD) {
         if (known)
@@ -510,6 +527,7 @@ static enum belay_err edit_conf(const struct group *g, enum group_change what,
 enum belay_err group_change(struct group *g, enum group_change what,
                             const struct group_server *server, uint64_t now_ms)
 {
+    BELAY_CHECK(place_of(server->id) != 0);
     group_advance_clock(g, now_ms);
     if (raft_state(&g->raft) != RAFT_LEADER)
         return BELAY_ERR_NOT_LEADER;
@@ -540,6 +558,7 @@ enum belay_err group_change(struct group *g, enum group_change what,
 
 void group_bootstrap(const struct group_config *config, const struct group_conf *conf)
 {
+    BELAY_CHECK(conf->n > 0 && group_conf_voters(conf) > 0);
     struct buf bytes = {0};
     group_conf_encode(conf, &bytes);
     (void)config->env->persist(
@@ -594,6 +613,7 @@ static void start(struct group *g, const struct group_state *state)
                                          .type = e->type,
                                          .buf = {(void *)(uintptr_t)e->data.data, e->data.len}};
     }
+    BELAY_CHECK(g->log.n == 0 || g->log.first <= state->snapshot.index + 1);
     event.start.entries = entries;
     event.start.n_entries = (unsigned)g->log.n;
     if (start_alone(g, state)) {
@@ -610,6 +630,9 @@ static void start(struct group *g, const struct group_state *state)
 struct group *group_open(const struct group_config *config, struct group_state *state,
                          uint64_t now_ms)
 {
+    BELAY_CHECK(config->heartbeat_ms > 0 && config->heartbeat_ms < config->election_ms);
+    BELAY_CHECK(place_of(config->id) != 0 && config->inflight > 0 &&
+                config->inflight <= GROUP_INFLIGHT_MAX);
     static bool heap_set;
     if (!heap_set)
         raft_heap_set(&heap);
@@ -733,6 +756,7 @@ void group_conf_committed(const struct group *g, struct group_conf *ret)
 
 bool group_match(const struct group *g, uint64_t id, uint64_t *ret_index)
 {
+    BELAY_CHECK(id != 0);
     raft_index index;
     if (raft_match_index(&g->raft, id, &index) != 0)
         return false;

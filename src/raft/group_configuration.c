@@ -27,6 +27,7 @@ static uint64_t get_le64(const char *p)
 
 void group_conf_encode(const struct group_conf *conf, struct buf *out)
 {
+    BELAY_CHECK(conf->n > 0 && conf->n <= GROUP_SERVERS_MAX);
     size_t start = buf_len(out);
     buf_put_byte(out, CONF_FORMAT);
     put_le64(out, conf->n);
@@ -39,6 +40,7 @@ void group_conf_encode(const struct group_conf *conf, struct buf *out)
     while ((buf_len(out) - start) % 8 != 0)
         buf_put_byte(out, 0);
     BELAY_CHECK(!out->oom);
+    BELAY_CHECK(buf_len(out) - start <= GROUP_CONF_BYTES_MAX);
 }
 
 static bool is_twin(const struct group_conf *conf, const struct group_server *s)
@@ -72,6 +74,7 @@ enum belay_err group_conf_decode(struct slice in, struct group_conf *ret)
             return BELAY_ERR_CORRUPT;
         memcpy(s->address, in.data + at, len);
         at += len + 1;
+        BELAY_CHECK(at < in.len);
         char role = in.data[at++];
         if ((role != ROLE_VOTER && role != ROLE_STANDBY) || is_twin(&conf, s))
             return BELAY_ERR_CORRUPT;
@@ -85,6 +88,7 @@ enum belay_err group_conf_decode(struct slice in, struct group_conf *ret)
 
 size_t group_conf_voters(const struct group_conf *conf)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
     size_t n = 0;
     for (size_t i = 0; i < conf->n; i++)
         n += conf->servers[i].voter;
@@ -93,6 +97,7 @@ size_t group_conf_voters(const struct group_conf *conf)
 
 struct group_server *group_conf_find(struct group_conf *conf, uint64_t id)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
     for (size_t i = 0; i < conf->n; i++)
         if (conf->servers[i].id == id)
             return &conf->servers[i];

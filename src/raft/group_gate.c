@@ -10,6 +10,7 @@
  *   every other voter has said how far it is (the floor): none of them knows of a vote in a
  *   later term, so it may acknowledge from the latest of their terms on; and in later ones it
  *   may help a candidate whose log is as long as the longest of them. */
+#include "base/check.h"
 #include "raft/group_core.h"
 
 void group_set_never_leads(struct group *g, bool never)
@@ -19,6 +20,7 @@ void group_set_never_leads(struct group *g, bool never)
 
 void group_gate_close(struct group *g)
 {
+    BELAY_CHECK(!g->gate.closed);
     g->gate = (struct gate){.closed = true};
 }
 
@@ -30,6 +32,7 @@ void group_gate_open(struct group *g)
 /* It goes on to the latest of the others' terms, as if it had been told by a message of it. */
 void group_gate_lower(struct group *g, const struct group_floor *floor)
 {
+    BELAY_CHECK(g->gate.closed);
     g->gate.has_floor = true;
     g->gate.floor = *floor;
     if (floor->term <= g->raft.current_term || g->raft.state == RAFT_LEADER)
@@ -46,6 +49,8 @@ void group_stands(const struct group *g, struct group_floor *ret)
     *ret = (struct group_floor){.term = raft_current_term(&g->raft),
                                 .log_term = e ? e->term : g->raft.trail.snapshot.term,
                                 .index = last};
+    BELAY_CHECK(ret->index <= entry_log_last(&g->log) ||
+                ret->index == g->raft.trail.snapshot.index);
 }
 
 static bool is_as_long(uint64_t log_term, uint64_t index, const struct group_floor *floor)

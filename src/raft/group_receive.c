@@ -68,6 +68,7 @@ static const char *append_problem(const struct group *g, const struct peer_messa
 /* Hands entries[from, to) over as a message of their own. */
 static void give_append(struct group *g, const struct peer_message *w, size_t from, size_t to)
 {
+    BELAY_CHECK(from <= to && to <= w->n_entries && to - from <= WIRE_ENTRIES_MAX);
     struct raft_entry entries[WIRE_ENTRIES_MAX];
     struct raft_message m = {.type = RAFT_APPEND_ENTRIES, .server_id = w->from};
     struct raft_append_entries *in = &m.append_entries;
@@ -130,6 +131,7 @@ static void receive_append(struct group *g, const struct peer_message *w)
             if (change)
                 break;
         }
+        BELAY_CHECK(to > from || w->n_entries == 0);
         uint64_t prev = w->index + from;
         if (from > 0 && raft_last_index(&g->raft) < prev)
             return; /* the part before was refused: the leader has been told where to go on */
@@ -141,6 +143,7 @@ static void receive_append(struct group *g, const struct peer_message *w)
 bool group_install(struct group *g, uint64_t from, const struct group_snapshot *snap,
                    uint64_t now_ms)
 {
+    BELAY_CHECK(snap->index > 0 && from != g->raft.id);
     group_advance_clock(g, now_ms);
     if (snap->term > group_term(g) || snap->conf_index > snap->index ||
         group_leader(g) != from || !group_can_install(g) ||
@@ -158,6 +161,7 @@ bool group_install(struct group *g, uint64_t from, const struct group_snapshot *
     event.receive.message = &m;
     group_step(g, &event);
     group_apply_committed(g);
+    BELAY_CHECK(g->raft.id != from);
     return g->installing.index == snap->index;
 }
 
@@ -216,6 +220,8 @@ static void refuse_offer(struct group *g, uint64_t from,
 
 static void receive_small(struct group *g, const struct peer_message *w)
 {
+    BELAY_CHECK(w->type == WIRE_APPEND_RESULT || w->type == WIRE_VOTE ||
+                w->type == WIRE_VOTE_RESULT || w->type == WIRE_TIMEOUT_NOW);
     struct raft_message m = {.server_id = w->from, .server_address = ""};
     if (w->type == WIRE_APPEND_RESULT) {
         m.type = RAFT_APPEND_ENTRIES_RESULT;
@@ -262,6 +268,7 @@ static void receive_small(struct group *g, const struct peer_message *w)
     event.receive.message = &m;
     struct raft_server *lent = lend_vote(g, w);
     doubt_leader(g, w);
+    BELAY_CHECK(!g->asked);
     g->asked = w->type == WIRE_VOTE ? w : NULL;
     group_step(g, &event);
     g->asked = NULL;
@@ -289,6 +296,7 @@ const char *group_problem(const struct group *g, const struct peer_message *msg)
 
 void group_receive(struct group *g, const struct peer_message *msg, uint64_t now_ms)
 {
+    BELAY_CHECK(msg->group_no == g->group_no && msg->from != g->raft.id);
     uint64_t leader = group_leader(g);
     group_advance_clock(g, now_ms);
     switch (msg->type) {

@@ -20,12 +20,14 @@ bool group_snapshot_begin(struct group *g, struct group_snapshot *ret)
     ret->term = e->term;
     ret->conf_index = g->raft.configuration_committed_index;
     group_conf_committed(g, &ret->conf);
+    BELAY_CHECK(ret->term > 0 && ret->conf_index <= ret->index && ret->conf.n > 0);
     return true;
 }
 
 /* Of the entries that the snapshot covers so many stay. */
 static void cut_log(struct group *g, const struct group_snapshot *snap, unsigned trailing)
 {
+    BELAY_CHECK(snap->index > 0 && snap->conf.n > 0 && snap->index <= g->applied);
     struct raft_event event = {.type = RAFT_SNAPSHOT};
     event.snapshot.metadata = (struct raft_snapshot_metadata){
         .index = snap->index, .term = snap->term, .configuration_index = snap->conf_index};
@@ -41,6 +43,7 @@ void group_snapshot_end(struct group *g, const struct group_snapshot *snap, bool
 {
     BELAY_CHECK(g->making);
     group_advance_clock(g, now_ms);
+    BELAY_CHECK(snap->index > 0);
     g->making = false;
     /* With the guard off an installation may have replaced the log meanwhile. */
     if (stored && entry_log_get(&g->log, snap->index))

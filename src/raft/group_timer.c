@@ -2,6 +2,7 @@
  */
 #include "base/check.h"
 #include "raft/group_core.h"
+#include "raft/place.h"
 
 enum { STORE_WAIT_MS = 5, STRETCH_MAX = 3 };
 
@@ -14,6 +15,7 @@ static unsigned turn_ms(const struct group *g)
  * longer. Twice as much time after each, for all the same, until one has enough. */
 static unsigned stretch(const struct group *g)
 {
+    BELAY_CHECK(raft_current_term(&g->raft) >= g->led_term);
     uint64_t failed = raft_current_term(&g->raft) - g->led_term;
     failed = failed > 1 ? failed - 1 : 0; /* the first is going on */
     return failed < STRETCH_MAX ? (unsigned)failed : STRETCH_MAX;
@@ -37,6 +39,7 @@ void group_set_timeout(struct group *g)
     *timeout = g->raft.state == RAFT_FOLLOWER ? election + turn_ms(g) + chance / 4
                                               : election / 2 + turn_ms(g) + chance;
     *timeout <<= stretch(g);
+    BELAY_CHECK(*timeout > 0);
     g->timeout = *timeout;
 }
 
@@ -49,6 +52,7 @@ static void renew_term(struct group *g)
     if (g->raft.state != RAFT_FOLLOWER || !group_only_voter(&conf, g->raft.id) ||
         !group_guarded(g, GUARD_NEW_TERM))
         return;
+    BELAY_CHECK(g->raft.current_term < UINT64_MAX / 2);
     g->raft.current_term++;
     g->raft.voted_for = g->raft.id;
     g->vote_lsn = group_persist_vote(g, g->raft.current_term, g->raft.voted_for);
@@ -86,6 +90,7 @@ void group_tick(struct group *g, uint64_t now_ms, unsigned slack_ms)
 
 void group_set_rank(struct group *g, size_t rank)
 {
+    BELAY_CHECK(rank <= NODE_PLACES);
     g->rank = rank;
     g->timeout = 0;
     group_set_timeout(g);

@@ -12,6 +12,7 @@
 
 static void copy_text(char *out, size_t cap, const char *from, size_t len)
 {
+    BELAY_CHECK(cap > 0);
     len = len < cap ? len : cap - 1;
     memcpy(out, from, len);
     out[len] = '\0';
@@ -45,6 +46,7 @@ void member_parse(const char *address, struct member *ret)
 
 bool member_format(const struct member *m, char ret[GROUP_ADDRESS_MAX])
 {
+    BELAY_CHECK(m->priority <= MEMBER_PRIORITY_NEVER || m->priority == MEMBER_PRIORITY_UNSET);
     char priority[32] = "";
     if (strpbrk(m->name, "@,= ") || strpbrk(m->peer, "@,= ") ||
         strlen(m->name) + 1 + strlen(m->peer) >= MEMBER_PLACE_MAX)
@@ -87,6 +89,7 @@ bool member_is_address(const char *peer)
 
 bool member_is_taken(const struct group_conf *conf, const struct member *m)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
     for (size_t i = 0; i < conf->n; i++) {
         struct member other;
         member_parse(conf->servers[i].address, &other);

@@ -1,6 +1,7 @@
 /* placement.c - what the leader of a group should do next about leaders and members. Pure. */
 #include "raft/placement.h"
 
+#include "base/check.h"
 #include "raft/member.h"
 
 static bool can_stand(const struct placement_node *node)
@@ -30,6 +31,7 @@ uint64_t placement_leader(const struct placement_node *nodes, size_t n, size_t g
         for (size_t k = 0; k < n; k++)
             before +=
                 can_lead(&nodes[k]) && nodes[k].priority == lowest && nodes[k].id < nodes[i].id;
+        BELAY_CHECK(before < candidates);
         if (before == group % candidates)
             return nodes[i].id;
     }
@@ -55,6 +57,7 @@ size_t placement_rank(const struct placement_node *nodes, size_t n, size_t group
         peers += peer;
         before += peer && nodes[i].id < self;
     }
+    BELAY_CHECK(peers > 0 && before < peers && first + peers <= n);
     return first + (before + peers - group % peers) % peers;
 }
 
@@ -70,6 +73,7 @@ static bool can_spare(const struct placement_node *nodes, size_t n,
         voters++;
         up += nodes[i].up;
     }
+    BELAY_CHECK(up <= voters);
     return up > voters / 2;
 }
 
@@ -93,6 +97,7 @@ enum placement_step placement_change(const struct placement_node *nodes, size_t 
         for (size_t i = 0; i < n; i++) {
             if (step_of(nodes, n, &nodes[i], self) != order[k])
                 continue;
+            BELAY_CHECK(nodes[i].id != 0);
             *ret_id = nodes[i].id;
             return order[k];
         }

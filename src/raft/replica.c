@@ -27,8 +27,10 @@ bool replica_alone(const struct replica_group *r)
 
 static void send_frame(struct replica *o, size_t place)
 {
+    BELAY_CHECK(place > 0 && o->seen[place] != 0);
     struct buf *frame = &o->out[place];
     BELAY_CHECK(!frame->oom);
+    BELAY_CHECK(buf_len(frame) > 0);
     o->env->send(o->ctx, o->seen[place], buf_slice(frame));
     buf_clear(frame);
     if (frame->cap > ORDER_FRAME_BYTES)
@@ -37,6 +39,7 @@ static void send_frame(struct replica *o, size_t place)
 
 void replica_send(struct replica *o, uint64_t to, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->from == o->config.node && to != o->config.node);
     size_t place = place_of(to);
     if (!replica_see_node(o, to))
         return;
@@ -60,6 +63,7 @@ struct origin *replica_origin(struct replica_group *r, uint64_t node)
  * that had its place before is gone. NULL: it is of one that was there before. */
 static struct origin *origin_of_record(struct replica_group *r, uint64_t node, uint64_t now)
 {
+    BELAY_CHECK(place_of(node) != 0);
     struct origin *origin = &r->origins[place_of(node)];
     if (origin->node > node)
         return NULL;
@@ -80,11 +84,13 @@ static void drop_applied(struct replica_group *r, uint64_t number)
         r->first = p->next;
         if (r->unsent == p)
             r->unsent = p->next;
+        BELAY_CHECK(r->n_pending > 0);
         r->n_pending--;
         free(p);
     }
     if (!r->first)
         r->end = &r->first;
+    BELAY_CHECK((r->first == NULL) == (r->n_pending == 0));
 }
 
 static void apply_record(struct replica_group *r, struct reader *in, uint64_t now)
@@ -107,6 +113,7 @@ static void apply_record(struct replica_group *r, struct reader *in, uint64_t no
         run_over(r, origin, run, now);
     if (number <= origin->applied && !(o->config.canaries & CANARY_TWICE))
         return; /* it came by two ways */
+    BELAY_CHECK(origin->node == node && origin->run == run);
     origin->applied = number;
     struct op op;
     enum belay_err err = op_decode(bytes, &o->arena, &op);
@@ -125,6 +132,7 @@ static void apply_record(struct replica_group *r, struct reader *in, uint64_t no
 
 static void apply_entry(void *ctx, uint16_t group_no, uint64_t index, struct slice data)
 {
+    BELAY_CHECK(group_no < ((struct replica *)ctx)->base.n_groups);
     struct replica *o = ctx;
     struct replica_group *r = &o->replicas[group_no];
     struct reader in = {.left = data};
@@ -159,6 +167,7 @@ static void propose(struct replica_group *r)
     varint_put(&entry, engine_stamp(o->engine, r->group_no));
     buf_put_slice(&entry, buf_slice(&r->proposal));
     BELAY_CHECK(!entry.oom);
+    BELAY_CHECK(buf_len(&entry) <= GROUP_ENTRY_BYTES_MAX);
     buf_clear(&r->proposal);
     r->proposed_ms = replica_now(o);
     /* Refused only when it has just stopped leading: then all of it is sent to the next one. */
@@ -178,6 +187,7 @@ struct handed {
 /* Takes an op into the log if it is the next one of its origin. */
 static void take_op(struct replica_group *r, const struct handed *by, struct slice op)
 {
+    BELAY_CHECK(r->leads && op.len > 0 && by->number > 0);
     struct ahead *a = replica_ahead(r, by->node);
     const struct origin *origin = replica_origin(r, by->node);
     uint64_t run = by->run, number = by->number;
@@ -206,6 +216,7 @@ static void number_pending(struct replica_group *r, struct pending_op *p)
 {
     if (!p->number)
         p->number = r->next_number++;
+    BELAY_CHECK(p->number > 0 && p->number < r->next_number);
 }
 
 /* Until every group knows this start, nothing but the start itself is said in any of them. */
@@ -306,11 +317,13 @@ static struct pending_op *add_pending(struct replica_group *r, const struct op *
                              .asker = op->asker,
                              .give_up_ms = give_up_ms,
                              .op = slice_of(copy, buf_len(bytes))};
+    BELAY_CHECK(!*r->end);
     *r->end = p;
     r->end = &p->next;
     r->n_pending++;
     if (!r->unsent)
         r->unsent = p;
+    BELAY_CHECK(r->unsent && r->n_pending > 0);
     return p;
 }
 
@@ -334,6 +347,7 @@ void replica_announce(struct replica_group *r)
 /* What was taken goes into the log before: nobody has to say it again. */
 enum belay_err replica_hand_over(struct replica_group *r, uint64_t to)
 {
+    BELAY_CHECK(to != r->o->config.node);
     if (r->leads)
         propose(r);
     return group_transfer(r->group, to, replica_now(r->o));
@@ -341,6 +355,7 @@ enum belay_err replica_hand_over(struct replica_group *r, uint64_t to)
 
 static void start_leading(struct replica_group *r)
 {
+    BELAY_CHECK(!r->leads && group_ready(r->group));
     r->leads = true;
     buf_clear(&r->proposal);
     run_lead(r); /* first of all: what comes next may have something to give */
@@ -357,6 +372,7 @@ static void start_leading(struct replica_group *r)
 
 static void group_changed(void *ctx, uint16_t group_no)
 {
+    BELAY_CHECK(group_no < ((struct replica *)ctx)->base.n_groups);
     struct replica *o = ctx;
     struct replica_group *r = &o->replicas[group_no];
     if (!r->group)
@@ -405,9 +421,11 @@ static void give_up(struct replica_group *r)
             r->unsent = p->next;
         if (!p->next)
             r->end = last ? &last->next : &r->first;
+        BELAY_CHECK(r->n_pending > 0);
         r->n_pending--;
         free(p);
     }
+    BELAY_CHECK(!*r->end);
 }
 
 static void settle_replica(struct replica_group *r)
@@ -503,6 +521,7 @@ void replica_written(struct replica *o, struct journal_job *job)
  * then not as much longer as the shard was quiet when another one takes over. */
 static void group_send(void *ctx, uint64_t to, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->group_no < ((struct replica *)ctx)->base.n_groups);
     struct replica *o = ctx;
     struct peer_message timed = *msg;
     if (msg->type == WIRE_APPEND && o->replicas[msg->group_no].leads)
@@ -555,6 +574,7 @@ void replica_tick(struct replica *o)
 
 static void raft_submit(struct order *base, size_t group_no, struct op *op)
 {
+    BELAY_CHECK(group_no < base->n_groups && !op_is_read(op->kind));
     struct replica *o = replica_of(base);
     struct replica_group *r = &o->replicas[group_no];
     o->stirred = true;
@@ -572,6 +592,7 @@ static void raft_submit(struct order *base, size_t group_no, struct op *op)
 
 static void raft_read(struct order *base, size_t group_no, const struct op *op)
 {
+    BELAY_CHECK(group_no < base->n_groups && op_is_read(op->kind));
     struct replica *o = replica_of(base);
     o->stirred = true;
     if (o->full)
@@ -589,6 +610,7 @@ static void raft_flush(struct order *base)
 
 static bool raft_leads(const struct order *base, size_t group_no)
 {
+    BELAY_CHECK(group_no < base->n_groups);
     return ((const struct replica *)(const void *)base)->replicas[group_no].leads;
 }
 
@@ -617,6 +639,7 @@ static const struct group_env group_env = {.persist = store_persist,
 static void raft_open(struct order *base, struct engine *e)
 {
     struct replica *o = replica_of(base);
+    BELAY_CHECK(!o->opened && !o->engine);
     o->engine = e;
     for (size_t i = 0; i < base->n_groups; i++) {
         struct replica_group *r = &o->replicas[i];

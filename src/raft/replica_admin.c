@@ -140,6 +140,7 @@ static enum belay_err add_member(struct replica *o, struct group_conf *conf,
 /* By whoever leads the group; BELAY_ERR_NOT_LEADER, BELAY_ERR_UNAVAILABLE: not now. */
 static enum belay_err perform(struct replica *o, const struct admin_request *wish)
 {
+    BELAY_CHECK(wish->group < o->base.n_groups && wish->kind < WISH_KIND_COUNT);
     struct group_conf conf;
     group_conf(o->replicas[0].group, &conf);
     const struct group_server *s = find_name(&conf, wish->name);
@@ -172,6 +173,7 @@ static enum belay_err perform(struct replica *o, const struct admin_request *wis
 /* Is it so, as far as this node can see? */
 static bool is_so(const struct replica *o, const struct admin_request *wish, uint64_t *ret_id)
 {
+    BELAY_CHECK(wish->group < o->base.n_groups);
     struct group_conf conf;
     struct member m;
     group_conf_committed(o->replicas[0].group, &conf);
@@ -225,6 +227,7 @@ void replica_admin_forget(struct admin_call *ask)
 
 static void answer_first(struct replica *o, enum belay_err err, uint64_t id)
 {
+    BELAY_CHECK(o->asks && o->n_asks > 0);
     struct admin_call *ask = o->asks;
     o->asks = ask->next;
     o->n_asks--;
@@ -235,6 +238,7 @@ static void answer_first(struct replica *o, enum belay_err err, uint64_t id)
 
 static void take_answer(struct replica *o, enum belay_err err)
 {
+    BELAY_CHECK(o->asks);
     const struct admin_call *ask = o->asks;
     if (err == BELAY_ERR_NOT_FOUND && ask->wish.kind == WISH_REMOVE && ask->existed)
         answer_first(o, BELAY_OK, 0); /* by a leader that was asked before */
@@ -246,6 +250,7 @@ static void take_answer(struct replica *o, enum belay_err err)
 
 static void ask_leader(struct replica *o, struct admin_call *ask)
 {
+    BELAY_CHECK(ask == o->asks);
     uint64_t leader = group_leader(o->replicas[ask->wish.group].group);
     ask->sent_ms = replica_now(o);
     if (leader == o->config.node) {

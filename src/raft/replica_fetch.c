@@ -45,6 +45,7 @@ struct fetch {
 
 bool fetch_newest(void *ctx, uint16_t group_no, struct group_snapshot *ret, uint64_t *ret_bytes)
 {
+    BELAY_CHECK(group_no < ((const struct replica *)ctx)->base.n_groups);
     const struct replica *o = ctx;
     const struct replica_group *r = &o->replicas[group_no];
     *ret = r->snapshot;
@@ -62,6 +63,7 @@ static void send_piece(struct replica_group *r, const struct peer_message *msg)
     r->fetched_ms = replica_now(o);
     enum belay_err err =
         disk->ops->read_at(disk, r->snapshot_name, msg->seq, o->config.piece_bytes, &bytes);
+    BELAY_CHECK(buf_len(&bytes) <= o->config.piece_bytes);
     struct peer_message piece = {.type = WIRE_PIECE,
                                  .group_no = r->group_no,
                                  .from = o->config.node,
@@ -85,6 +87,7 @@ static bool is_working(const struct fetch *f)
 
 static void forget(struct replica *o)
 {
+    BELAY_CHECK(o->fetch);
     struct fetch *f = o->fetch;
     machine_close(f->judged.state);
     buf_done(&f->piece);
@@ -102,6 +105,7 @@ static void give_up(struct replica *o)
 
 static void ask(struct fetch *f)
 {
+    BELAY_CHECK(!is_working(f) && f->stored < f->size);
     struct replica *o = f->r->o;
     struct peer_message msg = {.type = WIRE_FETCH,
                                .group_no = f->r->group_no,
@@ -116,6 +120,7 @@ static void ask(struct fetch *f)
 
 static void begin(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(!r->o->fetch);
     struct replica *o = r->o;
     struct fetch *f = mem_zalloc(sizeof *f);
     *f = (struct fetch){.r = r,
@@ -161,6 +166,7 @@ static void take_piece(struct replica_group *r, const struct peer_message *msg)
         return;
     buf_put_slice(&f->piece, msg->data);
     BELAY_CHECK(!f->piece.oom);
+    BELAY_CHECK(buf_len(&f->piece) <= f->size - f->stored);
     f->state = FETCH_STORING;
     o->env->fetch(o->ctx, f);
 }
@@ -179,6 +185,7 @@ void fetch_receive(struct replica_group *r, const struct peer_message *msg)
 
 static void judge(struct fetch *f)
 {
+    BELAY_CHECK(f->state == FETCH_JUDGING && f->stored == f->size && !f->judged.state);
     const struct replica *o = f->r->o;
     struct disk *disk = o->config.disk;
     struct slice file;
@@ -198,6 +205,7 @@ static bool is_out_of_space(const struct fetch *f)
 
 void replica_fetch_run(struct fetch *f)
 {
+    BELAY_CHECK(is_working(f));
     struct disk *disk = f->r->o->config.disk;
     if (f->state == FETCH_JUDGING)
         judge(f);
@@ -224,6 +232,7 @@ static void stored(struct replica *o, struct fetch *f)
     }
     f->stored += buf_len(&f->piece);
     buf_clear(&f->piece);
+    BELAY_CHECK(f->stored <= f->size);
     f->moved_ms = replica_now(o);
     if (f->stored < f->size) {
         f->state = FETCH_ASKING;
@@ -256,6 +265,7 @@ void replica_fetched(struct replica *o)
 /* All of it is here: if its leader still leads, the core says whether it is wanted. */
 static bool install(struct fetch *f)
 {
+    BELAY_CHECK(f->state == FETCH_SOUND && f->judged.state);
     struct group *g = f->r->group;
     if (group_leader(g) != f->from || !group_can_install(g))
         return false;

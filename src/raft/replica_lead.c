@@ -62,6 +62,7 @@ uint64_t replica_applied(const struct replica *o, uint64_t id)
 
 bool replica_is_settled(const struct replica *o, uint64_t id)
 {
+    BELAY_CHECK(o->base.n_groups > 0);
     for (size_t i = 0; i < o->base.n_groups; i++) {
         struct group_conf conf;
         group_conf(o->replicas[i].group, &conf);
@@ -86,6 +87,7 @@ static bool knows_members(const struct replica_group *r)
  * taken over every group before group 0 lets it go, or that group is lost. */
 static bool is_still_in(const struct replica *o, uint64_t id)
 {
+    BELAY_CHECK(place_of(id) != 0);
     for (size_t i = 1; i < o->base.n_groups; i++) {
         struct group_conf last, committed;
         group_conf(o->replicas[i].group, &last);
@@ -122,6 +124,7 @@ static bool is_near(const struct replica_group *r, uint64_t id)
 /* near_index: what was committed between a half and a whole election time ago. */
 static void remember_commit(struct replica_group *r, uint64_t now)
 {
+    BELAY_CHECK(now >= r->mark_ms);
     if (!r->leads) {
         r->near_index = r->mark = UINT64_MAX;
         r->mark_ms = now;
@@ -256,6 +259,7 @@ static void change_members(struct replica_group *r, const struct placement_node 
         lead_soon(o); /* its number must not be given again */
         return;
     }
+    BELAY_CHECK((size_t)step < sizeof steps / sizeof *steps);
     struct group_server server = {.id = id};
     const struct group_server *s = group_conf_find(&o->members, id);
     if (s)
@@ -267,6 +271,7 @@ static void change_members(struct replica_group *r, const struct placement_node 
 
 static void hand_over(struct replica_group *r, const struct placement_node *nodes, size_t n)
 {
+    BELAY_CHECK(n <= NODES_MAX);
     struct replica *o = r->o;
     uint64_t now = replica_now(o);
     uint64_t to = placement_leader(nodes, n, r->group_no);
@@ -293,6 +298,7 @@ static void tend(struct replica_group *r)
         return;
     }
     size_t n = survey(r, nodes);
+    BELAY_CHECK(group_role(r->group) == GROUP_LEADER);
     if (!r->o->full) {
         level_raise(r);
         change_members(r, nodes, n);
@@ -350,6 +356,7 @@ bool replica_clock_rate(const struct replica *o, uint64_t node, int64_t *ret_ppm
 
 bool lead_hear(struct replica *o, const struct peer_message *msg)
 {
+    BELAY_CHECK(place_of(msg->from) != 0 && msg->from != o->config.node);
     struct standing *s = &o->standings[place_of(msg->from)];
     s->heard_ms = replica_now(o);
     run_heard(o, msg->from);
@@ -390,6 +397,7 @@ void lead_follow(struct replica *o)
     group_conf_committed(o->replicas[0].group, &o->members);
     for (size_t i = 0; i < o->members.n; i++)
         (void)replica_see_node(o, o->members.servers[i].id);
+    BELAY_CHECK(o->members.n <= GROUP_SERVERS_MAX);
     member_of(o, o->config.node, &self);
     o->leaving = self.leaving;
     bool found = group_conf_find(&o->members, o->config.node);
@@ -437,6 +445,7 @@ static bool has_successor(const struct placement_node *nodes, size_t n)
 
 static bool retire_replica(struct replica_group *r)
 {
+    BELAY_CHECK(r->o->retired);
     struct placement_node nodes[NODES_MAX];
     size_t n = survey(r, nodes);
     if (replica_alone(r) || !has_successor(nodes, n))

@@ -25,6 +25,7 @@ uint64_t level_newest(const struct replica *o)
 
 static void propose_level(struct replica_group *r, uint64_t level)
 {
+    BELAY_CHECK(level > 0 && level <= level_newest(r->o));
     struct buf entry = {0};
     buf_put_byte(&entry, ENTRY_LEVEL);
     varint_put(&entry, engine_stamp(r->o->engine, r->group_no));
@@ -47,6 +48,7 @@ static uint64_t known_by_all(const struct replica *o, const struct group_conf *c
         uint64_t newest = replica_standing(o, id)->newest;
         level = newest < level ? newest : level;
     }
+    BELAY_CHECK(level <= level_newest(o));
     return level;
 }
 
@@ -104,6 +106,7 @@ uint64_t level_highest(const struct replica *o)
 
 bool level_may_speak(struct replica *o, uint64_t node)
 {
+    BELAY_CHECK(place_of(node) != 0);
     struct standing *s = &o->standings[place_of(node)];
     uint64_t mine = level_highest(o);
     bool is_old = s->run != 0 && s->newest < mine;

@@ -14,6 +14,7 @@
 
 void read_add(struct replica_group *r, const struct op *op)
 {
+    BELAY_CHECK(op_is_read(op->kind));
     struct buf bytes = {0};
     op_encode(op, &bytes);
     BELAY_CHECK(!bytes.oom);
@@ -25,12 +26,14 @@ void read_add(struct replica_group *r, const struct op *op)
                                .give_up_ms = replica_now(r->o) + ORDER_PATIENCE_MS,
                                .op = slice_of(copy, buf_len(&bytes))};
     buf_done(&bytes);
+    BELAY_CHECK(!*r->reads_end);
     *r->reads_end = q;
     r->reads_end = &q->next;
 }
 
 static void ask_voters(struct replica_group *r)
 {
+    BELAY_CHECK(r->leads);
     struct group_conf conf;
     group_conf(r->group, &conf);
     struct peer_message probe = {.type = WIRE_PROBE,
@@ -45,6 +48,7 @@ static void ask_voters(struct replica_group *r)
 
 static void ask(struct replica_group *r)
 {
+    BELAY_CHECK(r->round > 0);
     r->round_ms = replica_now(r->o) + 1; /* never 0 */
     if (r->leads) {
         ask_voters(r);
@@ -70,6 +74,7 @@ static bool waiting_for_round(const struct replica_group *r)
 
 static void round_done(struct replica_group *r, uint64_t index, uint64_t now_ms)
 {
+    BELAY_CHECK(r->n_remote <= REMOTE_READS_MAX);
     for (struct pending_read *q = r->reads; q; q = q->next) {
         if (q->round == r->round && q->index == 0) {
             q->index = index ? index : 1;
@@ -95,6 +100,7 @@ static void round_done(struct replica_group *r, uint64_t index, uint64_t now_ms)
 
 static void round_begin(struct replica_group *r)
 {
+    BELAY_CHECK(r->round_ms == 0);
     r->round++;
     r->round_term = group_term(r->group);
     r->round_index = group_commit(r->group);
@@ -147,6 +153,7 @@ static void answer_reads(struct replica_group *r)
         struct op op;
         enum belay_err err = op_decode(q->op, &o->arena, &op);
         BELAY_CHECK(err == BELAY_OK);
+        BELAY_CHECK(op_is_read(op.kind));
         op.now_ms = q->now_ms;
         if (ready)
             engine_readable(o->engine, r->group_no, &op);
@@ -188,6 +195,7 @@ static void count_ack(struct replica_group *r, const struct peer_message *msg)
     const struct group_server *self = group_conf_find(&conf, r->o->config.node);
     if (!self || !self->voter)
         yes--;
+    BELAY_CHECK(yes <= group_conf_voters(&conf));
     if (yes > group_conf_voters(&conf) / 2)
         round_done(r, r->round_index, engine_stamp(r->o->engine, r->group_no));
 }
@@ -205,6 +213,7 @@ static void remote_add(struct replica_group *r, const struct peer_message *msg)
     }
     if (r->n_remote < REMOTE_READS_MAX)
         r->remote[r->n_remote++] = (struct remote_read){msg->from, msg->seq, 0};
+    BELAY_CHECK(r->n_remote <= REMOTE_READS_MAX);
 }
 
 void read_receive(struct replica_group *r, const struct peer_message *msg)

@@ -29,6 +29,7 @@
 
 void run_over(struct replica_group *r, struct origin *origin, uint64_t next, uint64_t now)
 {
+    BELAY_CHECK(next > origin->run && origin->node != 0);
     origin->run = next;
     origin->applied = 0;
     struct op cancel = {
@@ -50,6 +51,7 @@ struct ahead *replica_ahead(struct replica_group *r, uint64_t node)
 
 static bool is_gone(const struct replica *o, struct group_conf *conf, uint64_t node)
 {
+    BELAY_CHECK(place_of(node) != 0);
     if (node == o->config.node)
         return false;
     return !group_conf_find(conf, node) || o->silent_ms[place_of(node)] >= o->config.silence_ms;
@@ -58,6 +60,7 @@ static bool is_gone(const struct replica *o, struct group_conf *conf, uint64_t n
 /* A record of the leader's own about a run of a node; without an op: that run is over. */
 static void put_word(struct replica_group *r, uint64_t node, uint64_t run, struct slice op)
 {
+    BELAY_CHECK(r->leads && place_of(node) != 0);
     varint_put(&r->proposal, node);
     varint_put(&r->proposal, run);
     varint_put(&r->proposal, 0);
@@ -186,6 +189,7 @@ static void end_runs(struct replica_group *r)
  * and a step of it is bounded, for a leader that was stopped itself has heard nobody either. */
 static void count_silence(struct replica *o, uint64_t now)
 {
+    BELAY_CHECK(now >= o->look_ms);
     const uint64_t most = UINT64_C(2) * ORDER_LOOK_MS;
     uint64_t step = now - o->look_ms < most ? now - o->look_ms : most;
     bool leads = false;
@@ -224,10 +228,12 @@ static void say_again(struct replica_group *r)
         p = next;
     }
     r->unsent = r->first;
+    BELAY_CHECK(r->unsent && r->n_pending > 0);
 }
 
 static void begin_run(struct replica *o, uint64_t run)
 {
+    BELAY_CHECK(run > o->run);
     log_warn("order.run_over",
              "run=%" PRIu64 " text=\"the cluster went on without this node, which was out of "
              "reach; whoever waited here is told so\"",

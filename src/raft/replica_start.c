@@ -80,6 +80,7 @@ static bool is_off(const struct replica *o)
 
 static void believe(struct replica_group *r)
 {
+    BELAY_CHECK(r->o->n_doubts > 0 || !r->doubt.lasts);
     r->o->n_doubts -= r->doubt.lasts;
     r->doubt.lasts = false;
     group_gate_open(r->group);
@@ -102,11 +103,13 @@ static void ask_voters(struct doubt *d, const struct group_conf *conf)
 /* Who is alone has nobody to ask, and who is new has promised nothing. */
 void start_doubt(struct replica_group *r)
 {
+    BELAY_CHECK(!r->doubt.lasts);
     if (r->o->fresh || replica_alone(r) || is_off(r->o))
         return;
     struct group_conf conf;
     group_conf(r->group, &conf);
     ask_voters(&r->doubt, &conf);
+    BELAY_CHECK(r->o->n_doubts < r->o->base.n_groups);
     r->doubt.lasts = true;
     r->o->n_doubts++;
     r->doubt.since_ms = replica_now(r->o);
@@ -232,6 +235,7 @@ static bool take_report(struct replica_group *r, uint64_t from, struct reader *i
         return false;
     group_conf(r->group, &conf);
     ask_voters(d, &conf);
+    BELAY_CHECK(place_of(from) != 0);
     d->told[place_of(from)] = from;
     d->floors[place_of(from)] = floor;
     d->term = floor.term > d->term ? floor.term : d->term;

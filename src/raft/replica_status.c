@@ -1,5 +1,6 @@
 /* replica_status.c - how this node stands: is it ready, how old is what it knows, is it at
  * rest? */
+#include "base/check.h"
 #include "raft/replica_core.h"
 
 #include <assert.h>
@@ -17,6 +18,7 @@ struct see {
  * know what the leader knew when they last heard of it, and that its time goes on. */
 uint64_t status_age(const struct order *base, size_t group_no, uint64_t *ret_now_ms)
 {
+    BELAY_CHECK(group_no < base->n_groups);
     const struct replica *o = (const struct replica *)(const void *)base;
     const struct replica_group *r = &o->replicas[group_no];
     if (r->leads)
@@ -126,6 +128,7 @@ bool replica_see_node(struct replica *o, uint64_t node)
         return false;
     if (o->seen[place] == node)
         return true;
+    BELAY_CHECK(place < NODE_PLACES);
     o->seen[place] = node;
     buf_clear(&o->out[place]);
     o->standings[place] = (struct standing){0};
@@ -174,6 +177,7 @@ uint64_t replica_next_node(const struct replica *o)
         conf.n = 0;
     while (place_of(next) == 0 || has_place(&conf, next))
         next++;
+    BELAY_CHECK(place_of(next) != 0 && next <= GROUP_NUMBER_MAX);
     return next;
 }
 
@@ -242,6 +246,7 @@ bool replica_idle(const struct replica *o)
 
 struct group *replica_group(struct replica *o, size_t group_no)
 {
+    BELAY_CHECK(group_no < o->base.n_groups);
     return o->replicas[group_no].group;
 }
 

@@ -60,6 +60,7 @@ static void file_begin(struct buf *out, const char magic[8], uint32_t version)
 static void file_end(struct buf *out)
 {
     BELAY_CHECK(!out->oom);
+    BELAY_CHECK(buf_len(out) >= FILE_HEAD);
     char *head = out->mem + out->start;
     put_u32_at(head + 12, crc32c(0, head + FILE_HEAD, buf_len(out) - FILE_HEAD));
 }
@@ -206,6 +207,7 @@ uint64_t replica_incarnation(const struct replica *o)
 
 bool replica_is_same(struct replica *o, uint64_t node, uint64_t incarnation)
 {
+    BELAY_CHECK(place_of(node) != 0);
     struct known *k = &o->known[place_of(node)];
     if (incarnation == 0 || node < k->node)
         return false;
@@ -221,6 +223,7 @@ bool replica_is_same(struct replica *o, uint64_t node, uint64_t incarnation)
 static void snapshot_name(uint16_t group_no, const struct group_snapshot *snap,
                           char name[DISK_NAME_MAX])
 {
+    BELAY_CHECK(snap->index > 0 && snap->term > 0);
     snprintf(name, DISK_NAME_MAX, "snapshot-%u-%" PRIu64 "-%" PRIu64, group_no, snap->index,
              snap->term);
 }
@@ -239,6 +242,7 @@ static void snapshot_encode(const struct replica_group *r, const struct group_sn
     size_t n = 0;
     for (size_t i = 0; i < NODE_PLACES; i++)
         n += r->origins[i].node != 0;
+    BELAY_CHECK(n < NODE_PLACES);
     varint_put(out, n);
     for (size_t i = 0; i < NODE_PLACES; i++) {
         if (r->origins[i].node == 0)
@@ -288,6 +292,7 @@ bool store_decode(struct slice bytes, uint16_t group_no, struct group_snapshot *
 
 bool store_judge(size_t n_groups, uint16_t group_no, struct slice bytes, struct judged *ret)
 {
+    BELAY_CHECK(!ret->state);
     struct slice state;
     return store_decode(bytes, group_no, &ret->snap, ret->origins, &state) &&
            engine_decode(n_groups, group_no, state, &ret->state) == BELAY_OK;
@@ -295,6 +300,7 @@ bool store_judge(size_t n_groups, uint16_t group_no, struct slice bytes, struct 
 
 static void take_judged(struct replica_group *r, const struct judged *judged)
 {
+    BELAY_CHECK(judged->snap.index > 0);
     r->snapshot = judged->snap;
     memcpy(r->origins, judged->origins, sizeof r->origins);
 }
@@ -339,6 +345,7 @@ static enum belay_err read_snapshot(struct replica_group *r)
 
 void store_restore_state(struct replica_group *r)
 {
+    BELAY_CHECK(!r->snapshot.index || r->state);
     if (r->snapshot.index)
         engine_adopt(r->o->engine, r->group_no, r->state);
     r->state = NULL;
@@ -355,6 +362,7 @@ uint64_t store_persist(void *ctx, const struct journal_record *rec)
 static uint64_t adopt(struct replica_group *r, const struct group_snapshot *snap,
                       const char *name, enum journal_kind kind)
 {
+    BELAY_CHECK(snap->index > 0 && strlen(name) < DISK_NAME_MAX);
     struct replica *o = r->o;
     if (r->snapshot.index && strcmp(r->snapshot_name, name) != 0)
         journal_remove_file(o->journal, r->snapshot_name);
@@ -369,6 +377,7 @@ static uint64_t adopt(struct replica_group *r, const struct group_snapshot *snap
 
 uint64_t store_install(void *ctx, uint16_t group_no, const struct group_snapshot *snap)
 {
+    BELAY_CHECK(group_no < ((struct replica *)ctx)->base.n_groups);
     struct replica *o = ctx;
     struct replica_group *r = &o->replicas[group_no];
     char name[DISK_NAME_MAX];
@@ -384,6 +393,7 @@ uint64_t store_install(void *ctx, uint16_t group_no, const struct group_snapshot
  * in a line and do not any more. */
 void store_restore(void *ctx, uint16_t group_no)
 {
+    BELAY_CHECK(group_no < ((struct replica *)ctx)->base.n_groups);
     struct replica *o = ctx;
     struct replica_group *r = &o->replicas[group_no];
     struct judged judged;
@@ -456,6 +466,7 @@ void replica_snapshotted(struct replica *o, struct snapshot_task *task, bool sto
 {
     struct replica_group *r = &o->replicas[task->group_no];
     struct disk *disk = o->config.disk;
+    BELAY_CHECK(o->snapshotting && task->group_no < o->base.n_groups);
     o->snapshotting = false;
     stored = stored && disk->ops->size(disk, task->name, &r->snapshot_size) == BELAY_OK;
     if (stored) {
@@ -480,6 +491,7 @@ static void begin_snapshot(struct replica_group *r, unsigned trailing)
     if (o->snapshotting || replica_now(o) < r->retry_ms ||
         !group_snapshot_begin(r->group, &snap))
         return;
+    BELAY_CHECK(snap.conf_index <= snap.index);
     struct snapshot_task *task = mem_zalloc(sizeof *task);
     *task = (struct snapshot_task){.o = o,
                                    .group_no = r->group_no,
@@ -670,6 +682,7 @@ static enum belay_err run_jobs(struct replica *o)
 /* The same first entry on every first member: they start as one cluster. */
 static enum belay_err bootstrap(struct replica *o)
 {
+    BELAY_CHECK(o->fresh && o->run == 1);
     static const struct group_env env = {.persist = store_persist};
     for (size_t i = 0; i < o->base.n_groups; i++) {
         struct group_config config = {.env = &env, .ctx = o, .group_no = (uint16_t)i};
@@ -697,6 +710,7 @@ enum belay_err store_open(struct replica *o)
         o->config.trailing = ORDER_TRAILING;
     if (o->config.piece_bytes == 0)
         o->config.piece_bytes = ORDER_PIECE_BYTES;
+    BELAY_CHECK(!o->journal);
     struct journal_config config = {.disk = o->config.disk,
                                     .segment_bytes = o->config.segment_bytes,
                                     .salt = o->config.seed ^ o->run,

@@ -75,6 +75,7 @@ static bool write_pieces(struct disk_file *f, struct slice data, uint64_t at)
 {
     while (data.len > 0) {
         size_t n = data.len < PIECE_BYTES ? data.len : PIECE_BYTES;
+        BELAY_CHECK(n > 0 && n <= PIECE_BYTES);
         memcpy(f->piece, data.data, n);
         if (!write_direct(f, slice_of(f->piece, n), at))
             return false;
@@ -89,6 +90,7 @@ static bool write_pieces(struct disk_file *f, struct slice data, uint64_t at)
 
 static void half_made(const char *name, char ret[DISK_NAME_MAX + 8])
 {
+    BELAY_CHECK(name[0] && strlen(name) < DISK_NAME_MAX);
     snprintf(ret, DISK_NAME_MAX + 8, "%s" HALF_MADE, name);
 }
 
@@ -178,6 +180,7 @@ static enum belay_err file_read_at(struct disk *d, const char *name, uint64_t at
         ok = n >= 0;
         if (n <= 0)
             break;
+        BELAY_CHECK((size_t)n <= len);
         out->end += (size_t)n;
         at += (uint64_t)n;
         len -= (size_t)n;
@@ -224,6 +227,7 @@ static int cause(void)
 static enum belay_err make(struct disk_file *f, const char *name, struct slice data,
                            uint64_t bytes)
 {
+    BELAY_CHECK(bytes == 0 || data.len <= bytes);
     char tmp[DISK_NAME_MAX + 8];
     half_made(name, tmp);
     int fd = openat(f->dir, tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -247,6 +251,7 @@ static enum belay_err make(struct disk_file *f, const char *name, struct slice d
 static enum belay_err make_of_reserve(struct disk_file *f, const char *name, struct slice data,
                                       uint64_t bytes)
 {
+    BELAY_CHECK(bytes > 0 && data.len <= bytes);
     struct stat st;
     int fd = openat(f->dir, RESERVE_NAME, O_RDWR | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0 || (uint64_t)st.st_size < bytes) {
@@ -289,6 +294,7 @@ static enum belay_err file_reserve(struct disk *d, uint64_t bytes, uint64_t *ret
  * time: so it can be written on a full disk. */
 static enum belay_err replace_small(struct disk_file *f, const char *name, struct slice data)
 {
+    BELAY_CHECK(data.len <= DISK_SMALL_BYTES);
     char spare[DISK_NAME_MAX + 8];
     snprintf(spare, sizeof spare, ".%s.spare", name);
     int fd = openat(f->dir, spare, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -324,6 +330,7 @@ static bool open_file(struct disk_file *f, const char *name)
         f->open = openat(f->dir, name, O_WRONLY | O_CLOEXEC);
     if (f->open < 0 || fstat(f->open, &st) != 0)
         return false;
+    BELAY_CHECK(f->open >= 0);
     f->open_bytes = (uint64_t)st.st_size;
     f->written = 0;
     return true;
@@ -339,6 +346,7 @@ static bool write_ahead(struct disk_file *f, uint64_t end)
         return true;
     uint64_t left = f->open_bytes - end;
     size_t n = left < AHEAD_BYTES ? (size_t)left : AHEAD_BYTES;
+    BELAY_CHECK(n > 0 && end + n <= f->open_bytes);
     f->written = end + n;
     return write_direct(f, slice_of(zeros, n), end);
 }
@@ -346,6 +354,7 @@ static bool write_ahead(struct disk_file *f, uint64_t end)
 static enum belay_err file_write(struct disk *d, const char *name, uint64_t at,
                                  struct slice data)
 {
+    BELAY_CHECK(data.len > 0);
     struct disk_file *f = self(d);
     if (!open_file(f, name) || !write_ahead(f, at + data.len) || !write_pieces(f, data, at) ||
         fdatasync(f->open) != 0)
@@ -369,6 +378,7 @@ static enum belay_err file_extend(struct disk *d, const char *name, uint64_t at,
 
 static enum belay_err file_rename(struct disk *d, const char *from, const char *to)
 {
+    BELAY_CHECK(from[0] && to[0]);
     int dir = self(d)->dir;
     bool ok = renameat(dir, from, dir, to) == 0 && fsync(dir) == 0;
     return ok ? BELAY_OK : BELAY_ERR_IO;

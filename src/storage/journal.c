@@ -23,6 +23,8 @@ void journal_segment_name(uint64_t number, char name[DISK_NAME_MAX])
 
 void journal_put_record(struct buf *out, const struct journal_record *rec)
 {
+    BELAY_CHECK(rec->data.len <= JOURNAL_RECORD_BYTES_MAX);
+    BELAY_CHECK(rec->kind != JOURNAL_NONE && rec->kind < JOURNAL_KIND_COUNT);
     char head[RECORD_HEAD];
     head[0] = (char)rec->kind;
     head[1] = (char)rec->type;
@@ -45,6 +47,7 @@ void journal_batch_begin(struct buf *out)
 void journal_batch_end(struct buf *out, size_t at, uint64_t seq, uint64_t salt,
                        uint64_t segment)
 {
+    BELAY_CHECK(seq > 0 && out->end >= at + BATCH_HEAD);
     size_t len = out->end - at - BATCH_HEAD;
     BELAY_CHECK(!out->oom);
     char *head = out->mem + at;
@@ -56,11 +59,13 @@ void journal_batch_end(struct buf *out, size_t at, uint64_t seq, uint64_t salt,
     static const char zeros[JOURNAL_SECTOR];
     buf_put(out, zeros, sector_up(BATCH_HEAD + len) - (BATCH_HEAD + len));
     BELAY_CHECK(!out->oom);
+    BELAY_CHECK((out->end - at) % JOURNAL_SECTOR == 0);
 }
 
 void journal_segment_head(char head[JOURNAL_SECTOR], uint64_t number, uint64_t size,
                           uint64_t salt)
 {
+    BELAY_CHECK(number > 0 && size % JOURNAL_SECTOR == 0);
     memset(head, 0, JOURNAL_SECTOR);
     memcpy(head, SEGMENT_MAGIC, 8);
     put_u64(head + 16, number);
@@ -74,6 +79,7 @@ void journal_segment_head(char head[JOURNAL_SECTOR], uint64_t number, uint64_t s
  * in `out`, and from which segment on the journal is whole. */
 static void restate(struct journal *j, uint64_t first, struct buf *out)
 {
+    BELAY_CHECK(j->n_segments > 0);
     journal_put_record(
         out, &(struct journal_record){.kind = JOURNAL_BASE, .index = j->segments[0].number});
     for (size_t i = 0; i < JOURNAL_GROUPS_MAX; i++) {
@@ -91,6 +97,7 @@ static void restate(struct journal *j, uint64_t first, struct buf *out)
 
 void journal_remember(struct journal *j, const struct journal_record *rec, uint64_t seq)
 {
+    BELAY_CHECK(rec->group_no < JOURNAL_GROUPS_MAX);
     struct journal_group *s = &j->groups[rec->group_no];
     if (rec->kind == JOURNAL_VOTE) {
         s->vote = *rec;
@@ -110,6 +117,7 @@ uint64_t journal_append(struct journal *j, const struct journal_record *rec)
 {
     BELAY_CHECK(rec->data.len <= JOURNAL_RECORD_BYTES_MAX);
     BELAY_CHECK(rec->group_no < JOURNAL_GROUPS_MAX);
+    BELAY_CHECK(j->next_seq > j->durable);
     journal_put_record(&j->pending, rec);
     journal_remember(j, rec, j->next_seq);
     j->sealed = rec->kind == JOURNAL_SEAL;
@@ -118,6 +126,7 @@ uint64_t journal_append(struct journal *j, const struct journal_record *rec)
 
 void journal_rename_file(struct journal *j, const char *name, const char *to)
 {
+    BELAY_CHECK(name[0] && strlen(name) < DISK_NAME_MAX && strlen(to) < DISK_NAME_MAX);
     struct file_op *f = mem_zalloc(sizeof *f);
     snprintf(f->name, sizeof f->name, "%s", name);
     snprintf(f->to, sizeof f->to, "%s", to);
@@ -152,6 +161,7 @@ uint64_t journal_durable(const struct journal *j)
 
 uint64_t journal_bytes_from(const struct journal *j, uint64_t lsn)
 {
+    BELAY_CHECK(j->n_segments > 0);
     uint64_t bytes = j->at;
     for (size_t i = 0; i + 1 < j->n_segments; i++)
         if (lsn < j->segments[i + 1].first_seq)
@@ -166,6 +176,7 @@ uint64_t journal_bytes(const struct journal *j)
 
 uint64_t journal_first(const struct journal *j)
 {
+    BELAY_CHECK(j->n_segments > 0);
     return j->segments[0].first_seq;
 }
 
@@ -190,6 +201,7 @@ void journal_add_segment(struct journal *j, const struct segment *seg)
  * again what they alone know, and that they may be missing; they go when it is durable. */
 static void plan_removal(struct journal *j, struct journal_job *job)
 {
+    BELAY_CHECK(job->remove_n == 0 && j->n_segments > 0);
     size_t n = 0;
     while (n + 1 < j->n_segments && j->segments[n + 1].first_seq <= j->released)
         n++;
@@ -200,12 +212,14 @@ static void plan_removal(struct journal *j, struct journal_job *job)
     memmove(j->segments, j->segments + n, (j->n_segments - n) * sizeof *j->segments);
     j->n_segments -= n;
     restate(j, j->segments[0].first_seq, &job->batch);
+    BELAY_CHECK(j->n_segments > 0 && j->segments[0].first_seq <= j->released);
 }
 
 /* Closes the last segment and makes the next one as large as this batch needs. */
 static void plan_segment(struct journal *j, struct journal_job *job, uint64_t need)
 {
     struct segment *last = &j->segments[j->n_segments - 1];
+    BELAY_CHECK(j->at + JOURNAL_SECTOR <= last->size);
     journal_batch_begin(&job->end);
     journal_put_record(&job->end, &(struct journal_record){.kind = JOURNAL_END});
     journal_batch_end(&job->end, 0, j->next_seq, last->salt, last->number);
@@ -219,6 +233,7 @@ static void plan_segment(struct journal *j, struct journal_job *job, uint64_t ne
     struct segment next = {last->number + 1, j->next_seq, size, j->salt ^ (last->number + 1)};
     journal_segment_head(job->head, next.number, next.size, next.salt);
     job->size = size;
+    BELAY_CHECK(next.size >= need && next.first_seq == j->next_seq);
     journal_add_segment(j, &next);
     j->at = JOURNAL_SECTOR;
 }
@@ -253,6 +268,7 @@ void journal_look_for_room(struct journal *j)
 enum belay_err journal_keep_reserve(struct disk *disk, uint64_t segment_bytes,
                                     struct journal_room *room)
 {
+    BELAY_CHECK(segment_bytes > 0 && segment_bytes <= UINT64_MAX / JOURNAL_RESERVE / 2);
     bool was_full = room->needed > 0;
     uint64_t reserve = segment_bytes * JOURNAL_RESERVE;
     enum belay_err err = disk->ops->reserve(disk, reserve, &room->free);
@@ -267,6 +283,7 @@ enum belay_err journal_keep_reserve(struct disk *disk, uint64_t segment_bytes,
 /* The batch of all that is pending. */
 static void plan_batch(struct journal *j, struct journal_job *job)
 {
+    BELAY_CHECK(j->at % JOURNAL_SECTOR == 0 && buf_len(&j->pending) > 0);
     journal_batch_begin(&job->batch);
     plan_removal(j, job);
     const struct segment *last = &j->segments[j->n_segments - 1];
@@ -283,6 +300,8 @@ static void plan_batch(struct journal *j, struct journal_job *job)
     job->at = j->at;
     job->seq = j->next_seq++;
     j->at += buf_len(&job->batch);
+    BELAY_CHECK(j->at + JOURNAL_SECTOR <= last->size);
+    BELAY_CHECK(buf_len(&j->pending) == 0 && job->seq < j->next_seq);
 }
 
 struct journal_job *journal_job_take(struct journal *j)
@@ -306,6 +325,7 @@ struct journal_job *journal_job_take(struct journal *j)
 
 void journal_job_run(struct journal_job *job)
 {
+    BELAY_CHECK((job->size == 0) == (buf_len(&job->end) == 0));
     const struct disk_ops *disk = job->disk->ops;
     char name[DISK_NAME_MAX];
     enum belay_err err = BELAY_OK;
@@ -340,6 +360,7 @@ void journal_job_run(struct journal_job *job)
 
 enum belay_err journal_job_done(struct journal *j, struct journal_job *job, int *ret_errno)
 {
+    BELAY_CHECK(j->in_flight && job->seq >= j->durable);
     enum belay_err err = job->err;
     *ret_errno = job->saved_errno;
     if (err == BELAY_OK) {

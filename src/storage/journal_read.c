@@ -59,6 +59,7 @@ static void note_name(void *ctx, const char *name)
         r->cap = r->cap ? 2 * r->cap : 16;
         r->numbers = mem_resize(r->numbers, r->cap * sizeof *r->numbers);
     }
+    BELAY_CHECK(r->n < r->cap);
     r->numbers[r->n++] = number;
 }
 
@@ -80,6 +81,7 @@ bool journal_batch_at(struct slice file, const struct segment *seg, uint64_t at,
     uint64_t len = get_u64(head + 24);
     if (len > file.len - at - BATCH_HEAD)
         return false;
+    BELAY_CHECK(at + BATCH_HEAD + len <= file.len);
     struct slice covered = slice_of(head + 8, BATCH_HEAD - 8 + (size_t)len);
     if (journal_crc(seg->salt, seg->number, covered) != get_u32(head + 4))
         return false;
@@ -177,6 +179,7 @@ static enum belay_err cut_tail(struct journal_reader *r, const char *name, struc
         return BELAY_OK;
     log_warn("journal.tail_cut", "file=%s offset=%" PRIu64 " bytes=%" PRIu64, name, at,
              last - at);
+    BELAY_CHECK(last > at && last <= file.len);
     char *zeros = mem_zalloc((size_t)(last - at));
     enum belay_err err = r->config->disk->ops->write(r->config->disk, name, at,
                                                      slice_of(zeros, (size_t)(last - at)));
@@ -194,6 +197,7 @@ static enum belay_err read_segment(struct journal_reader *r, const char *name,
     r->ended = false;
     j->at = JOURNAL_SECTOR;
     while (!r->ended && journal_batch_at(file, seg, j->at, &seq, &payload)) {
+        BELAY_CHECK(j->at % JOURNAL_SECTOR == 0);
         if (j->next_seq == 0)
             j->next_seq = seg->first_seq = seq;
         if (seq != j->next_seq)
@@ -263,6 +267,7 @@ static enum belay_err read_one(struct journal_reader *r, size_t i, bool *ret_don
 
 static enum belay_err read_all(struct journal_reader *r)
 {
+    BELAY_CHECK(r->n > 0);
     bool done = false;
     for (size_t i = 0; i < r->n && !done; i++) {
         enum belay_err err = read_one(r, i, &done);
@@ -281,6 +286,7 @@ static enum belay_err read_all(struct journal_reader *r)
 
 static enum belay_err start_first(struct journal *j)
 {
+    BELAY_CHECK(j->n_segments == 0);
     char name[DISK_NAME_MAX];
     char head[JOURNAL_SECTOR];
     struct segment seg = {1, 1, j->segment_bytes, j->salt ^ 1};

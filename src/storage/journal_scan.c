@@ -51,6 +51,7 @@ bool journal_scan(const char *name, struct slice file, journal_sink *sink, void 
         ret->behind += ret->damaged_at != 0;
         ret->first = ret->first ? ret->first : seq;
         ret->last = seq;
+        BELAY_CHECK(at < file.len && seq > 0);
         give(payload, seq, sink, ctx, ret);
         at += sector_up(BATCH_HEAD + payload.len);
         ret->used = at;

@@ -14,6 +14,7 @@ static void run(void *arg)
         uv_sem_wait(&w->due);
         if (w->stop)
             return;
+        BELAY_CHECK(w->job);
         journal_job_run(w->job);
         BELAY_CHECK(eventfd_write(w->done, 1) == 0);
     }
@@ -27,6 +28,7 @@ static void on_done(uv_poll_t *p, int status, int events)
     BELAY_CHECK(status == 0);
     if (eventfd_read(w->done, &n) != 0)
         return;
+    BELAY_CHECK(n == 1 && w->job);
     struct journal_job *job = w->job;
     w->job = NULL;
     uv_unref((uv_handle_t *)&w->poll);
@@ -50,6 +52,7 @@ void writer_open(struct writer *w, uv_loop_t *loop,
 void writer_run(struct writer *w, struct journal_job *job)
 {
     BELAY_CHECK(!w->job);
+    BELAY_CHECK(job);
     w->job = job;
     uv_ref((uv_handle_t *)&w->poll);
     uv_sem_post(&w->due);
