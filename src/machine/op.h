@@ -94,7 +94,7 @@ enum {
     X(TXN, "txn")                     /* statements over variables and locks, all or none */   \
     X(SESSION_ENROL, "session-enrol") /* group 0: it will be used in the group `target` */     \
     X(MESSAGES,                                                                                \
-      "mail")         /* messages from the group `target`; `fence`: the number of the first */ \
+      "messages")     /* messages from the group `target`; `fence`: the number of the first */ \
     X(TAKEN, "taken") /* the group `target` has taken the messages up to number `fence` */     \
     X(LEVEL, "level") /* the rules of the level `target` hold from here on (level.h) */        \
     X(NODE, "node")   /* the node of `target` is not heard (OP_AWAY), or is heard again */     \

@@ -1,6 +1,6 @@
 /* snapshot.c - the whole state as bytes and back, its hash, and the walk that checks it.
  *
- *   "BELAYSNP" version level | applied now counter | mail | accounts, tokens | sessions |
+ *   "BELAYSNP" version level | applied now counter | messages | accounts, tokens | sessions |
  *   namespaces, locks, tables, parked | answered receipts | nodes that are not heard | crc32c
  *
  * Equal states give equal bytes: everything is written in an order that is part of the state

@@ -3,11 +3,11 @@
  * Built for 0.22.1, whose raft_step() has no written contract about memory; this is what its
  * source does, and what these files rely on:
  *  - RECEIVE AppendEntries: when the step has RAFT_UPDATE_ENTRIES the caller keeps
- * entries[0].batch, in every other case the core frees it. We give it one byte as a token,
- * never our data.
+ *    entries[0].batch, in every other case the core frees it. We give it one byte as a token,
+ *    never our data.
  *  - RECEIVE InstallSnapshot: the same with conf and data, and RAFT_UPDATE_SNAPSHOT.
  *  - SUBMIT: the caller keeps everything. The barrier of a new leader is the core's own malloc,
- * and comes as an update whose batch the caller frees.
+ *    and comes as an update whose batch the caller frees.
  *  - START, CONFIGURATION, SNAPSHOT, PERSISTED_SNAPSHOT: the core takes the configuration.
  *  - messages: valid until the next step; the entries to send are the caller's to fill in.
  * Out of memory stops the process before the core can see it (raft_heap_set). */

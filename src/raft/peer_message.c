@@ -2,6 +2,40 @@
 #include "raft/peer_message.h"
 
 #include "machine/varint.h"
+#include "raft/replica.h"
+
+#include <assert.h>
+
+/* Nodes of two versions talk to each other: whoever reorders these lists is stopped here. */
+#define ON_WIRE(name, number) static_assert((name) == (number), #name " is sent as " #number)
+ON_WIRE(WIRE_NONE, 0);
+ON_WIRE(WIRE_APPEND, 1);
+ON_WIRE(WIRE_APPEND_RESULT, 2);
+ON_WIRE(WIRE_VOTE, 3);
+ON_WIRE(WIRE_VOTE_RESULT, 4);
+ON_WIRE(WIRE_SNAPSHOT, 5);
+ON_WIRE(WIRE_TIMEOUT_NOW, 6);
+ON_WIRE(WIRE_PROBE, 7);
+ON_WIRE(WIRE_PROBE_ACK, 8);
+ON_WIRE(WIRE_FORWARD, 9);
+ON_WIRE(WIRE_READ, 10);
+ON_WIRE(WIRE_READ_AT, 11);
+ON_WIRE(WIRE_FETCH, 12);
+ON_WIRE(WIRE_PIECE, 13);
+ON_WIRE(WIRE_ASK, 14);
+ON_WIRE(WIRE_TOLD, 15);
+ON_WIRE(WIRE_NODE, 16);
+ON_WIRE(WIRE_DISRUPT, 1);
+ON_WIRE(WIRE_PRE_VOTE, 2);
+ON_WIRE(WIRE_GRANTED, 4);
+ON_WIRE(WIRE_RETIRING, 8);
+ON_WIRE(WIRE_DRAINED, 16);
+ON_WIRE(WIRE_NO_ANSWER, 32);
+ON_WIRE(WIRE_STARTING, 64);
+ON_WIRE(WISH_ADD, 0);
+ON_WIRE(WISH_REMOVE, 1);
+ON_WIRE(WISH_PRIORITY, 2);
+ON_WIRE(WISH_TRANSFER, 3);
 
 #define WIRE_NUMBERS(X)                                                                        \
     X(from)                                                                                    \

@@ -44,8 +44,9 @@ enum wire_type {
     WIRE_NODE,          /* of a node, not of a group: seq: its run, index: priority,
                            commit: how far it is in group 0, flags; term: the highest level
                            of its groups, log_term: the highest that it knows; conf_index: its
-                           start, features: what its clock shows. Or to one that is starting: reject: its
-                           start, data: how far          this node is in each group (replica_start.c) */
+                           start, features: what its clock shows. Or, to one that is starting:
+                           reject: its start, data: how far this node is in each group
+                           (replica_start.c) */
     WIRE_TYPE_COUNT
 };
 

@@ -5,8 +5,20 @@
 #include "base/mem.h"
 #include "storage/journal_format.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+
+/* These stand in every record on disk. */
+#define ON_DISK(name, number) static_assert((name) == (number), #name " is stored as " #number)
+ON_DISK(JOURNAL_NONE, 0);
+ON_DISK(JOURNAL_ENTRY, 1);
+ON_DISK(JOURNAL_VOTE, 2);
+ON_DISK(JOURNAL_SNAPSHOT, 3);
+ON_DISK(JOURNAL_INSTALL, 4);
+ON_DISK(JOURNAL_END, 5);
+ON_DISK(JOURNAL_SEAL, 6);
+ON_DISK(JOURNAL_BASE, 7);
 
 uint32_t journal_crc(uint64_t salt, uint64_t segment, struct slice bytes)
 {
