@@ -256,7 +256,8 @@ static int renew(struct cli *c)
 static const struct cli_option renew_options[] = {
     {"fence", 'f', CLI_NUMBER, "N", "the hold with this fence"},
     {"owner", 'o', CLI_TEXT, "WHO", "the oldest hold of this owner"},
-    {"ttl", 't', CLI_DURATION, "D", "for so long from now (its own, the last one that was given)"},
+    {"ttl", 't', CLI_DURATION, "D",
+     "for so long from now (its own, the last one that was given)"},
     {0},
 };
 
