@@ -221,7 +221,8 @@ struct belay_grant {
 BELAY_API int belay_acquire(struct belay *b, const struct belay_acquire *want,
                             struct belay_grant *ret_g);
 
-/* By fence, or by owner when fence is 0 (then every hold of that owner).
+/* By fence, or by owner when fence is 0 (then every hold of that owner: should it be delayed on
+ * its way, also one that was granted meanwhile. Give the fence if you know it).
  * *ret_held (may be NULL): false, with BELAY_E_OK: it was not held (any more). */
 BELAY_API int belay_release(struct belay *b, const char *name, uint64_t fence,
                             const char *owner, bool *ret_held);

@@ -251,6 +251,8 @@ struct claim { /* what a player has to do with one lock */
     bool asked, shared, kept;
     bool asks_shared, asks_kept;
     uint64_t fence;
+    int answer, release; /* how its last acquire and release ended, for a failure's text */
+    uint64_t released;   /* that release was of this fence; 0: by owner */
 };
 
 struct player {
@@ -334,6 +336,7 @@ static void storm_granted(struct belay *b, int err, const struct belay_grant *g,
     struct claim *c = arg;
     assert_true(c->asked); /* once */
     c->asked = false;
+    c->answer = err != BELAY_E_OK ? err : -(int)g->status;
     if (err != BELAY_E_OK || g->status != BELAY_GRANTED)
         return;
     storm.grants++;
@@ -384,8 +387,8 @@ static void do_release(struct player *p, struct claim *c)
         return;
     c->kept = false;
     uint64_t fence = draw(2) ? c->fence : 0; /* 0: by owner */
-    int ignored = belay_release(p->b, c->name, fence, p->owner, NULL);
-    (void)ignored;
+    c->released = fence;
+    c->release = belay_release(p->b, c->name, fence, p->owner, NULL);
     if (!fence)
         c->kept = false; /* also what was granted meanwhile */
 }
@@ -466,8 +469,11 @@ static void do_check(const struct player *p, const struct claim *c)
         fail_msg("the direct way fails: %s", belay_error(storm.direct));
     storm.checks++;
     if (!current && belay_held(p->b, c->name, fence))
-        fail_msg("%s believes in %s (fence %llu), the server does not", p->owner, c->name,
-                 (unsigned long long)fence);
+        fail_msg(
+            "%s believes in %s (fence %llu), the server does not; its last acquire ended with "
+            "%d, its last release (of %llu) with %d",
+            p->owner, c->name, (unsigned long long)fence, c->answer,
+            (unsigned long long)c->released, c->release);
 }
 
 static void play(struct player *p)
