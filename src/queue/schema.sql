@@ -824,8 +824,8 @@ BEGIN
     RETURN due / 2;
 END $$;
 
--- Where a search goes on that met nothing but blocked entities, p_passed: before the first row above p_line of one that is not. It
--- locks nothing.
+-- Where a search goes on that met nothing but blocked entities: before the first row above p_line of one that is not, nor one of
+-- p_passed. It locks nothing.
 CREATE OR REPLACE FUNCTION :"schema".past_blocked(p_queue text, p_line bigint, p_passed text[]) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -840,7 +840,7 @@ BEGIN
         SELECT max(d.id), array_agg(DISTINCT d.entity) INTO at, entities FROM due(p_queue, p_line, 9223372036854775807, p_passed) d;
         EXIT WHEN at IS NULL;
         p_line := at;
-        p_passed := (p_passed || entities)[1:4096];
+        p_passed := (p_passed || entities)[1:256];
     END LOOP;
     RETURN p_line;
 END $$;
@@ -941,14 +941,14 @@ BEGIN
         EXIT WHEN FOUND;
         -- All of them are busy. What is behind them may not be.
         IF cardinality(entities) > 0 THEN
-            line := past_blocked(p_queue, line, passed || seen);
+            line := past_blocked(p_queue, line, passed);
         END IF;
         IF line IS NULL OR i = 256 OR room < cardinality(p_processes) THEN
             RETURN NEXT;
             EXIT;
         END IF;
         p_line := line;
-        passed := (passed || seen)[1:1024];
+        passed := (passed || seen)[1:64]; -- each row is compared with all of them
     END LOOP;
 END $$;
 
