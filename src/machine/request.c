@@ -48,7 +48,7 @@ struct judgement {
 
 static struct judgement refuse(enum reason reason)
 {
-    BELAY_CHECK(reason != REASON_NONE);
+    BELAY_DCHECK(reason != REASON_NONE);
     return (struct judgement){.verdict = REFUSE, .reason = reason};
 }
 
@@ -148,7 +148,7 @@ static struct judgement judge(const struct machine *m, const struct space *s,
 struct hold *request_grant(struct machine *m, struct lock *l, const struct op *op,
                            struct session *session, struct effects *fx)
 {
-    BELAY_CHECK(l->used == 0 || l->capacity == request_capacity(op));
+    BELAY_DCHECK(l->used == 0 || l->capacity == request_capacity(op));
     l->capacity = request_capacity(op);
     if (op->flags & OP_SET_BODY) {
         lock_set_body(l, op->body);
@@ -234,7 +234,7 @@ void request_return(struct machine *m, struct wait *w, const struct op *op, stru
 static void refused(const struct machine *m, const struct op *op, enum reason reason,
                     struct effects *fx)
 {
-    BELAY_CHECK(reason != REASON_NONE);
+    BELAY_DCHECK(reason != REASON_NONE);
     struct event *ev = answer(m, op, EVENT_REFUSED, fx);
     ev->reason = reason;
     ev->owner = op->owner;
@@ -294,7 +294,7 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
     struct judgement j = judge(m, s, l, op, session);
     if (!l && (j.verdict == GRANT || j.verdict == WAIT))
         l = lock_make(m, s, op->name, hash);
-    BELAY_CHECK(l || j.verdict == REFUSE || j.verdict == OVER_LIMIT);
+    BELAY_DCHECK(l || j.verdict == REFUSE || j.verdict == OVER_LIMIT);
     switch (j.verdict) {
     case GRANT:
         (void)request_grant(m, l, op, session, fx);
@@ -322,7 +322,7 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
 static void acquire_all(struct machine *m, struct space *s, const struct op *op,
                         struct session *session, struct effects *fx)
 {
-    BELAY_CHECK(op->wait_ms == 0 && op->more.n <= LIMIT_NAMES_PER_OP);
+    BELAY_DCHECK(op->wait_ms == 0 && op->more.n <= LIMIT_NAMES_PER_OP);
     size_t n = 1 + op->more.n;
     for (size_t i = 0; i < n; i++) {
         struct op one = *op;
