@@ -63,9 +63,17 @@ static int cluster_status(struct cli *c)
     return cli_flush(&out);
 }
 
+/* What --join takes; a server of an earlier version answers a number only. */
+static const char *join_of(const struct belay_reply *r, char number[32])
+{
+    snprintf(number, 32, "%" PRId64, belay_int(belay_get(r, "id"), 0));
+    return belay_text(belay_get(r, "join"), number);
+}
+
 static int cluster_add(struct cli *c)
 {
     const struct belay_reply *r = NULL;
+    char number[32];
     const char *equals = strchr(c->words[1], '=');
     char name[256];
     if (!equals || equals == c->words[1] || (size_t)(equals - c->words[1]) >= sizeof name)
@@ -77,10 +85,10 @@ static int cluster_add(struct cli *c)
         return cli_fail(c, err);
     if (c->json)
         return cli_print_json(r);
-    printf("added; start it with\n  belay serve --node %s --join %" PRId64
-           " --peer-listen %s --data DIR --listen ADDRESS:PORT \\\n"
+    printf("added; start it with\n  belay serve --node %s --join %s \\\n"
+           "      --peer-listen %s --data DIR --listen ADDRESS:PORT \\\n"
            "      --tls-ca ca.crt --tls-cert %s.crt --tls-key %s.key\n",
-           name, belay_int(belay_get(r, "id"), 0), equals + 1, name, name);
+           name, join_of(r, number), equals + 1, name, name);
     return CLI_OK;
 }
 

@@ -138,10 +138,9 @@ static int serve(struct cli *c)
     int64_t priority = cli_number(c, "priority", 14);
     if (priority < 0 || priority > 15)
         return cli_usage(c, "--priority is 0 to 15");
-    int64_t join = cli_number(c, "join", 0);
-    if (cli_given(c, "join") && (join < 1 || cli_given(c, "peers") || !cli_given(c, "node") ||
-                                 !cli_given(c, "peer-listen")))
-        return cli_usage(c, "--join takes the number that CLUSTER ADD gave, with --node and "
+    if (cli_given(c, "join") &&
+        (cli_given(c, "peers") || !cli_given(c, "node") || !cli_given(c, "peer-listen")))
+        return cli_usage(c, "--join takes what CLUSTER ADD printed, with --node and "
                             "--peer-listen, without --peers");
     int64_t shards = cli_number(c, "shards", 0);
     durable = cli_given(c, "data");
@@ -174,7 +173,7 @@ static int serve(struct cli *c)
                     .tls_ca = cli_text(c, "tls-ca", NULL),
                     .tls_cert = cli_text(c, "tls-cert", NULL),
                     .tls_key = cli_text(c, "tls-key", NULL),
-                    .join_id = (uint64_t)join,
+                    .join = cli_text(c, "join", NULL),
                     .shards = (size_t)shards,
                     .priority = (uint8_t)priority,
                     .silence_ms = (uint64_t)cli_number(c, "node-timeout", 0),
@@ -202,7 +201,7 @@ static const struct cli_option serve_options[] = {
     {"tls-ca", 0, CLI_TEXT, "FILE", "nodes believe certificates of this CA (belay cert)"},
     {"tls-cert", 0, CLI_TEXT, "FILE", "this node's certificate; SIGHUP reads it again"},
     {"tls-key", 0, CLI_TEXT, "FILE", "and its key"},
-    {"join", 0, CLI_NUMBER, "N", "wait to be added to a cluster: the number of CLUSTER ADD"},
+    {"join", 0, CLI_TEXT, "N:CLUSTER:SECRET", "wait to be added to a cluster: of CLUSTER ADD"},
     {"shards", 0, CLI_NUMBER, "N",
      "Raft groups for what is in the namespaces, for good (1; a cluster: 16)"},
     {"priority", 0, CLI_NUMBER, "N", "0 leads first, 15 never leads (14)"},

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/slice.h"
+#include "net/admission.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,6 +44,7 @@ struct peer_hello {
     uint64_t groups;                                 /* in it: the same everywhere */
     char name[PEER_TEXT_MAX], listen[PEER_TEXT_MAX]; /* where its clients connect */
     char peer[PEER_TEXT_MAX];                        /* where its peers do */
+    char secret[ADMISSION_SECRET_MAX];               /* a new member's; empty: it has none */
     bool proven; /* its certificate carries this name; not a part of the bytes */
 };
 

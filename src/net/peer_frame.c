@@ -59,12 +59,14 @@ void peer_hello_encode(const struct peer_hello *h, struct buf *out)
     varint_put_bytes(out, slice_str(h->name));
     varint_put_bytes(out, slice_str(h->listen));
     varint_put_bytes(out, slice_str(h->peer));
+    if (*h->secret)
+        varint_put_bytes(out, slice_str(h->secret));
 }
 
-static bool take_text(struct reader *r, char out[PEER_TEXT_MAX])
+static bool take_text(struct reader *r, char *out, size_t cap)
 {
     struct slice s = reader_bytes(r);
-    if (r->bad || s.len >= PEER_TEXT_MAX || memchr(s.data, 0, s.len))
+    if (r->bad || s.len >= cap || memchr(s.data, 0, s.len))
         return false;
     memcpy(out, s.data, s.len);
     out[s.len] = '\0';
@@ -86,8 +88,11 @@ enum belay_err peer_hello_decode(struct slice in, struct peer_hello *ret)
     h.groups = reader_u64(&r);
     if (r.bad || place_of(h.node) == 0)
         return BELAY_ERR_CORRUPT;
-    if (!take_text(&r, h.name) || !take_text(&r, h.listen) || !take_text(&r, h.peer) ||
-        r.left.len != 0)
+    if (!take_text(&r, h.name, sizeof h.name) || !take_text(&r, h.listen, sizeof h.listen) ||
+        !take_text(&r, h.peer, sizeof h.peer))
+        return BELAY_ERR_CORRUPT;
+    bool more = r.left.len > 0;
+    if (more && (!take_text(&r, h.secret, sizeof h.secret) || !*h.secret || r.left.len > 0))
         return BELAY_ERR_CORRUPT;
     *ret = h;
     return BELAY_OK;
@@ -108,7 +113,8 @@ enum belay_err peer_refusal_decode(struct slice in, struct peer_refusal *ret)
         return BELAY_ERR_CORRUPT;
     struct reader r = {.left = slice_of(in.data + 8, in.len - 8)};
     uint8_t what = reader_byte(&r);
-    if (what > REFUSED_OVER || !take_text(&r, refusal.why) || r.left.len != 0)
+    if (what > REFUSED_OVER || !take_text(&r, refusal.why, sizeof refusal.why) ||
+        r.left.len != 0)
         return BELAY_ERR_CORRUPT;
     refusal.removed = what == 1;
     refusal.over = what == REFUSED_OVER;

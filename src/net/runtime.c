@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "net/admission.h"
 #include "net/peer.h"
 #include "net/refusal.h"
 #include "raft/replica.h"
@@ -32,6 +33,7 @@ enum {
     BATCH_BYTES = 16 << 10, /* enough for a write */
     KEPT_NS = 500000,       /* who has had the processor for so long is not about to ask */
     NO_YIELD_MS = 1000,
+    STRANGER_MS = 10000,
 };
 
 static_assert(PEER_FRAME_MAX >
@@ -49,12 +51,14 @@ struct runtime {
     struct peers *peers;
     struct tls_own tls;
     uint64_t id, cluster;
+    struct admission admission; /* of a node that joins; else all 0 */
     size_t groups;
     struct refusals refusals;
     uint64_t armed_ms;          /* when the timer fires, UINT64_MAX: never */
     uint64_t look_ms;           /* when to look at the members again */
     uint64_t busy_ms;           /* when something was last written */
     uint64_t stop_ms;           /* stopping: no longer than that */
+    uint64_t stranger_ms;       /* when to say again that one has called */
     uint64_t yield_ms;          /* from when on others may go first again */
     uint64_t due_ns;            /* since when there is something to write */
     uint64_t began_ns, took_ns; /* the last write */
@@ -229,24 +233,14 @@ static bool refuse(struct runtime *h, const struct peer_hello *hello, const char
     return false;
 }
 
-/* The members have names, and each speaks for itself only. One that this node has not heard of
- * yet may be a new one: its number is then larger than all others. */
-static bool is_named(struct runtime *h, const struct peer_hello *hello, char *ret_why,
-                     size_t cap)
+static void say_stranger(struct runtime *h, const struct peer_hello *hello, const char *event,
+                         const char *what)
 {
-    struct group_conf conf;
-    struct member m;
-    group_conf(replica_group(h->order, 0), &conf);
-    const struct group_server *s = group_conf_find(&conf, hello->node);
-    member_parse(s ? s->address : "", &m);
-    if (s ? strcmp(m.name, hello->name) == 0 : hello->node > replica_last_node(h->order))
-        return true;
-    if (!s) /* it was removed, which is said next, or it never was one */
-        return replica_was_removed(h->order, hello->node);
-    snprintf(ret_why, cap,
-             "its certificate is that of %.60s, and the member of this number is %.60s",
-             hello->name, m.name);
-    return false;
+    if (uv_now(h->loop) < h->stranger_ms)
+        return;
+    h->stranger_ms = uv_now(h->loop) + STRANGER_MS;
+    log_warn(event, "node=%" PRIu64 " name=%s error=\"%s\"", hello->node,
+             log_bytes(slice_str(hello->name)), what);
 }
 
 static bool may_speak(void *ctx, const struct peer_hello *hello, struct peer_refusal *ret_no)
@@ -260,7 +254,11 @@ static bool may_speak(void *ctx, const struct peer_hello *hello, struct peer_ref
                  "it belongs to another cluster: look at its --peers and --data");
         return refuse(h, hello, "peer.cluster", ret_no);
     }
-    if (hello->proven && !is_named(h, hello, ret_no->why, sizeof ret_no->why))
+    if (admission_is_stranger(h->order, hello)) { /* it is not told why, and comes again */
+        say_stranger(h, hello, "peer.unknown", "no member knows it");
+        return false;
+    }
+    if (admission_is_impostor(h->order, hello, ret_no))
         return refuse(h, hello, "peer.name", ret_no);
     if (replica_was_removed(h->order, hello->node)) {
         ret_no->removed = true;
@@ -518,8 +516,12 @@ static bool plan(struct runtime *h, struct replica_config *oc)
                   log_bytes(slice_str(c->node)), MEMBER_NAME_MAX - 1);
         return false;
     }
-    if (c->join_id) {
-        h->id = c->join_id;
+    if (c->join) {
+        if (admission_parse(c->join, &h->admission) != BELAY_OK) {
+            log_error("engine.join", "error=\"--join takes what CLUSTER ADD printed\"");
+            return false;
+        }
+        h->id = h->admission.node;
         return c->node && c->peer_listen;
     }
     if (!c->peers) {
@@ -555,6 +557,10 @@ static bool on_caller(void *ctx, const struct peer_hello *hello, struct peer_ref
     (void)ret_no; /* it will call again */
     if (hello->cluster == 0 || hello->groups == 0 || hello->groups > JOURNAL_GROUPS_MAX)
         return false; /* it waits as well */
+    if (h->admission.cluster && hello->cluster != h->admission.cluster) {
+        say_stranger(h, hello, "engine.join", "it is of another cluster than --join says");
+        return false;
+    }
     h->cluster = hello->cluster;
     h->groups = (size_t)hello->groups;
     peers_stop(h->peers);
@@ -599,8 +605,14 @@ static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
     oc->groups_fixed = c->shards != 0;
     size_t usual = c->peers ? HOST_SHARDS_CLUSTER : 1;
     oc->groups = order_groups(c->shards ? c->shards : usual);
-    if (used || !c->join_id)
+    if (used || !c->join)
         return BELAY_OK;
+    if (c->tls.ca && !h->admission.cluster) {
+        log_error("engine.join",
+                  "error=\"a new node must know its cluster: --join takes all that CLUSTER ADD "
+                  "printed, not only the number\"");
+        return BELAY_ERR_SYNTAX;
+    }
     err = await_member(h);
     if (err == BELAY_OK && c->shards && h->groups != oc->groups) {
         log_error("engine.join", "error=\"the cluster has %zu shards, not %zu\"",
@@ -682,6 +694,7 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
                                   .start = replica_start(h->order),
                                   .incarnation = replica_incarnation(h->order),
                                   .groups = h->groups};
+    memcpy(pc.self.secret, h->admission.secret, sizeof pc.self.secret);
     snprintf(pc.self.name, sizeof pc.self.name, "%s", config->node ? config->node : "n1");
     snprintf(pc.self.peer, sizeof pc.self.peer, "%s",
              config->peer_listen ? config->peer_listen : "");

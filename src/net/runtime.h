@@ -41,7 +41,7 @@ struct runtime_config {
     const char *peers; /* "n1=host:port,n2=host:port": the first members, the same everywhere;
                         * NULL: this node alone, or it will be added to a cluster */
     const char *peer_listen; /* "host:port"; NULL: nobody connects */
-    uint64_t join_id;        /* not 0: wait to be added to a cluster, under this number */
+    const char *join;        /* admission.h; not NULL: wait to be added to a cluster */
     const char *listen;      /* where clients reach this node, to tell the others */
     size_t shards;           /* 0: what the directory or the cluster has */
     uint8_t priority;        /* 0..15 */

@@ -22,7 +22,7 @@ enum {
     GROUP_ENTRY_COMMAND = 1, /* type of an entry that the order reads */
     GROUP_ENTRY_CHANGE = 3,  /* and of one that holds a configuration */
     GROUP_SERVERS_MAX = 16,
-    GROUP_ADDRESS_MAX = 288,
+    GROUP_ADDRESS_MAX = 336,
     GROUP_ENTRY_BYTES_MAX = 2 << 20, /* of one proposal: the largest op fits */
     GROUP_INFLIGHT_MAX = 256,        /* entries on their way to one follower */
     GROUP_APPEND_BYTES = 512 << 10,  /* of them in one message, but at least one */

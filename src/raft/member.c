@@ -3,12 +3,15 @@
 
 #include "base/check.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PRIORITY_WORD "priority="
 #define LEAVING_WORD  "leaving"
+#define JOIN_WORD     "join="
+enum { SUM_DIGITS = 16 };
 
 static void copy_text(char *out, size_t cap, const char *from, size_t len)
 {
@@ -16,6 +19,16 @@ static void copy_text(char *out, size_t cap, const char *from, size_t len)
     len = len < cap ? len : cap - 1;
     memcpy(out, from, len);
     out[len] = '\0';
+}
+
+/* Two numbers of 16 hex digits each. */
+static void take_sum(const char *digits, size_t len, uint64_t ret[2])
+{
+    char half[SUM_DIGITS + 1];
+    for (size_t i = 0; i < 2 && len == 2 * (size_t)SUM_DIGITS; i++) {
+        copy_text(half, sizeof half, digits + i * SUM_DIGITS, SUM_DIGITS);
+        ret[i] = strtoull(half, NULL, 16);
+    }
 }
 
 static void take_word(const char *word, size_t len, struct member *m)
@@ -27,6 +40,9 @@ static void take_word(const char *word, size_t len, struct member *m)
         unsigned long n = strtoul(word + key, NULL, 10);
         m->priority = n <= MEMBER_PRIORITY_NEVER ? (uint8_t)n : MEMBER_PRIORITY_UNSET;
     }
+    key = strlen(JOIN_WORD);
+    if (len > key && memcmp(word, JOIN_WORD, key) == 0)
+        take_sum(word + key, len - key, m->join);
 }
 
 void member_parse(const char *address, struct member *ret)
@@ -48,13 +64,17 @@ bool member_format(const struct member *m, char ret[GROUP_ADDRESS_MAX])
 {
     BELAY_CHECK(m->priority <= MEMBER_PRIORITY_NEVER || m->priority == MEMBER_PRIORITY_UNSET);
     char priority[32] = "";
+    char join[sizeof " " JOIN_WORD + 2 * SUM_DIGITS] = "";
     if (strpbrk(m->name, "@,= ") || strpbrk(m->peer, "@,= ") ||
         strlen(m->name) + 1 + strlen(m->peer) >= MEMBER_PLACE_MAX)
         return false;
     if (m->priority != MEMBER_PRIORITY_UNSET)
         snprintf(priority, sizeof priority, " " PRIORITY_WORD "%u", m->priority);
-    int n = snprintf(ret, GROUP_ADDRESS_MAX, "%s%s%s%s%s", m->name, *m->name ? "@" : "",
-                     m->peer, priority, m->leaving ? " " LEAVING_WORD : "");
+    if (!member_is_let_in(m))
+        snprintf(join, sizeof join, " " JOIN_WORD "%016" PRIx64 "%016" PRIx64, m->join[0],
+                 m->join[1]);
+    int n = snprintf(ret, GROUP_ADDRESS_MAX, "%s%s%s%s%s%s", m->name, *m->name ? "@" : "",
+                     m->peer, priority, join, m->leaving ? " " LEAVING_WORD : "");
     BELAY_CHECK(n < GROUP_ADDRESS_MAX);
     return true;
 }

@@ -3,7 +3,7 @@
  * libraft knows an id, a role and an address, a text that means nothing to it. So the address
  * says everything else, replicated and durable like the membership itself:
  *
- *   name@host:port [ priority=N] [ leaving] */
+ *   name@host:port [ priority=N] [ join=SUM] [ leaving] */
 #ifndef BELAY_RAFT_MEMBER_H
 #define BELAY_RAFT_MEMBER_H
 
@@ -20,8 +20,14 @@ struct member {
     char name[MEMBER_NAME_MAX];
     char peer[MEMBER_PLACE_MAX]; /* host:port */
     uint8_t priority;
-    bool leaving; /* it hands over what it leads; then every group lets it go */
+    bool leaving;     /* it hands over what it leads; then every group lets it go */
+    uint64_t join[2]; /* sum of the secret by which it is let in; 0: it is in */
 };
+
+static inline bool member_is_let_in(const struct member *m)
+{
+    return m->join[0] == 0 && m->join[1] == 0;
+}
 
 /* Never fails: a text without a name is all peer. */
 void member_parse(const char *address, struct member *ret);

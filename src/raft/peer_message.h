@@ -39,14 +39,14 @@ enum wire_type {
     WIRE_FETCH,         /* index + log_term: of the snapshot, seq: from which byte on? */
     WIRE_PIECE,         /* the same, data: some bytes of it */
     WIRE_ASK,           /* an operator's wish: term: run, seq, index: what, commit: priority,
-                           conf: name, data: address */
+                           conf: name, data: address, features + conf_index: sum of a secret */
     WIRE_TOLD,          /* term, seq: of the ASK, reject: enum belay_err */
     WIRE_NODE,          /* of a node, not of a group: seq: its run, index: priority,
                            commit: how far it is in group 0, flags; term: the highest level
                            of its groups, log_term: the highest that it knows; conf_index: its
-                           start, features: what its clock shows. Or, to one that is starting:
-                           reject: its start, data: how far this node is in each group
-                           (replica_start.c) */
+                           start, features: what its clock shows, conf: the members of group
+                           0, as it knows them. Or, to one that is starting: reject: its start,
+                           data: how far this node is in each group (replica_start.c) */
     WIRE_TYPE_COUNT
 };
 

@@ -169,6 +169,10 @@ bool replica_has_room(const struct replica *o, uint64_t node);
  * added, or whose being added is not known to be committed yet, was not. */
 bool replica_was_removed(const struct replica *o, uint64_t node);
 bool replica_is_removed(const struct replica *o); /* so says this node's own log of it */
+/* False: neither this node's log nor a member that it hears knows of such a member. It may then
+ * be nobody, or one that was added while this node was away. */
+BELAY_MUST_CHECK bool replica_find_member(const struct replica *o, uint64_t node,
+                                          struct member *ret);
 /* A node is its data directory: one that comes back with another (emptied, restored) under the
  * same number has forgotten its votes. True: it is the one that was here before, or the first;
  * that is then remembered on disk. */
@@ -204,6 +208,7 @@ struct admin_request {
     char peer[MEMBER_PLACE_MAX];
     uint8_t priority;
     uint16_t group; /* 0, but for a transfer */
+    uint64_t join[2]; /* WISH_ADD: struct member; 0: nobody asks it for a secret */
 };
 
 /* It is so, committed and seen by this node, `id` is the member's; or why not:

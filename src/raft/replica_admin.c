@@ -116,6 +116,18 @@ static bool is_member(struct group_conf *conf, const struct admin_request *wish)
     return s && strcmp(m.peer, wish->peer) == 0 && !m.leaving;
 }
 
+/* Who has not been let in yet: what was printed last counts. */
+static enum belay_err renew_secret(struct replica *o, const struct group_server *s,
+                                   const struct admin_request *wish)
+{
+    struct member m;
+    member_parse(s->address, &m);
+    if (member_is_let_in(&m))
+        return BELAY_OK;
+    memcpy(m.join, wish->join, sizeof m.join);
+    return rewrite(o, s, &m);
+}
+
 static enum belay_err add_member(struct replica *o, struct group_conf *conf,
                                  const struct admin_request *wish)
 {
@@ -125,16 +137,32 @@ static enum belay_err add_member(struct replica *o, struct group_conf *conf,
         return BELAY_ERR_LIMIT; /* until all members know larger numbers */
     snprintf(m.name, sizeof m.name, "%s", wish->name);
     snprintf(m.peer, sizeof m.peer, "%s", wish->peer);
+    memcpy(m.join, wish->join, sizeof m.join);
     if (!member_is_name(wish->name) || !member_is_address(m.peer) ||
         !member_format(&m, s.address))
         return BELAY_ERR_RANGE;
     if (is_member(conf, wish))
-        return BELAY_OK;
+        return renew_secret(o, find_name(conf, wish->name), wish);
     if (member_is_taken(conf, &m))
         return BELAY_ERR_EXISTS;
     enum belay_err err = know_self(o, conf);
     return err == BELAY_OK ? group_change(o->replicas[0].group, GROUP_ADD, &s, replica_now(o))
                            : err;
+}
+
+void admin_let_in(struct replica_group *r)
+{
+    struct group_conf conf;
+    group_conf(r->group, &conf);
+    for (size_t i = 0; i < conf.n; i++) {
+        struct member m;
+        member_parse(conf.servers[i].address, &m);
+        if (!conf.servers[i].voter || member_is_let_in(&m))
+            continue;
+        memset(m.join, 0, sizeof m.join);
+        (void)rewrite(r->o, &conf.servers[i], &m); /* if not now, then a second later */
+        return;
+    }
 }
 
 /* By whoever leads the group; BELAY_ERR_NOT_LEADER, BELAY_ERR_UNAVAILABLE: not now. */
@@ -182,7 +210,8 @@ static bool is_so(const struct replica *o, const struct admin_request *wish, uin
     *ret_id = s ? s->id : 0;
     switch (wish->kind) {
     case WISH_ADD:
-        return is_member(&conf, wish);
+        return is_member(&conf, wish) &&
+               (member_is_let_in(&m) || memcmp(m.join, wish->join, sizeof m.join) == 0);
     case WISH_REMOVE:
         return !s || m.leaving;
     case WISH_PRIORITY:
@@ -263,6 +292,8 @@ static void ask_leader(struct replica *o, struct admin_call *ask)
                                    .seq = ask->seq,
                                    .index = ask->wish.kind,
                                    .commit = ask->wish.priority,
+                                   .features = ask->wish.join[0],
+                                   .conf_index = ask->wish.join[1],
                                    .conf = slice_str(ask->wish.name),
                                    .data = slice_str(ask->wish.peer)};
         replica_send(o, leader, &msg);
@@ -304,7 +335,8 @@ static bool wish_of(const struct peer_message *msg, struct admin_request *ret)
         return false;
     *ret = (struct admin_request){.kind = (enum admin_kind)msg->index,
                                   .group = msg->group_no,
-                                  .priority = (uint8_t)msg->commit};
+                                  .priority = (uint8_t)msg->commit,
+                                  .join = {msg->features, msg->conf_index}};
     memcpy(ret->name, msg->conf.data, msg->conf.len);
     memcpy(ret->peer, msg->data.data, msg->data.len);
     return true;

@@ -68,6 +68,12 @@ struct answered {
     enum belay_err err;
 };
 
+/* A member that this node knows from others only. */
+struct named {
+    uint64_t node; /* 0: none */
+    struct member member;
+};
+
 struct pending_read {
     struct pending_read *next;
     uint64_t no;
@@ -160,6 +166,7 @@ struct replica {
     bool unheard[NODE_PLACES];       /* its connection has ended, or it was silent for long */
     struct answered answered[NODE_PLACES];
     struct known known[NODE_PLACES]; /* by place */
+    struct named named[NODE_PLACES]; /* by place */
     struct replica_config config;
     const struct replica_env *env;
     void *ctx;
@@ -270,6 +277,8 @@ void read_done(struct replica_group *r);
 void admin_settle(struct replica *o);
 void admin_receive(struct replica *o, const struct peer_message *msg);
 void admin_done(struct replica *o);
+/* Leader of group 0, now and then: the secret of who votes has done its work. */
+void admin_let_in(struct replica_group *r);
 
 /* replica_lead.c */
 void lead_tick(struct replica *o);
@@ -282,6 +291,10 @@ void lead_rank(struct replica_group *r); /* who would stand for election before 
 void lead_tell(struct replica *o, uint64_t to);
 bool lead_hear(struct replica *o,
                const struct peer_message *msg); /* false: it makes no sense */
+
+/* replica_named.c */
+/* The members that another one knows; false: it makes no sense. */
+bool named_hear(struct replica *o, struct slice conf);
 
 /* replica_level.c */
 void level_lead(struct replica_group *r);  /* this node has begun to lead it */

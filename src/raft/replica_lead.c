@@ -303,6 +303,8 @@ static void tend(struct replica_group *r)
         level_raise(r);
         change_members(r, nodes, n);
     }
+    if (r->group_no == 0 && !r->o->full)
+        admin_let_in(r);
     hand_over(r, nodes, n);
 }
 
@@ -310,8 +312,12 @@ static void tend(struct replica_group *r)
 
 void lead_tell(struct replica *o, uint64_t to)
 {
+    struct buf conf = {0};
+    if (o->members.n > 0)
+        group_conf_encode(&o->members, &conf);
     struct peer_message msg = {.type = WIRE_NODE,
                                .from = o->config.node,
+                               .conf = buf_slice(&conf),
                                .seq = o->run,
                                .index = o->config.priority,
                                .commit = group_applied(o->replicas[0].group),
@@ -323,6 +329,7 @@ void lead_tell(struct replica *o, uint64_t to)
                                         (o->retired || o->full ? WIRE_RETIRING : 0u) |
                                         (o->drained ? WIRE_DRAINED : 0u)};
     replica_send(o, to, &msg);
+    buf_done(&conf);
 }
 
 static void tell_all(struct replica *o)
@@ -367,7 +374,8 @@ bool lead_hear(struct replica *o, const struct peer_message *msg)
     if (msg->type != WIRE_NODE || msg->seq < s->run)
         return true;
     if (msg->index > MEMBER_PRIORITY_NEVER || msg->seq > GROUP_NUMBER_MAX ||
-        msg->commit > GROUP_NUMBER_MAX || msg->features > GROUP_NUMBER_MAX)
+        msg->commit > GROUP_NUMBER_MAX || msg->features > GROUP_NUMBER_MAX ||
+        !named_hear(o, msg->conf))
         return false;
     s->run = msg->seq;
     s->priority = (uint8_t)msg->index;

@@ -1,5 +1,8 @@
 /* cluster.c - CLUSTER ... and /v1/cluster: who is in, who leads, and changing it. */
+#include "auth/token.h"
+#include "base/mem.h"
 #include "command/command.h"
+#include "net/admission.h"
 #include "net/runtime.h"
 #include "raft/replica.h"
 #include "server/state.h"
@@ -113,6 +116,21 @@ static struct reply *failed(struct arena *a, enum command_id command, enum belay
     return reply_error(a, err, "%s", err_text(err));
 }
 
+/* The secret is told here only. Who is let in already needs none. */
+static void say_added(struct server *s, struct reply *r, uint64_t id, const char *secret)
+{
+    struct arena *a = &s->reply_arena;
+    struct replica *o = runtime_replica(s->runtime);
+    struct admission join = {.node = id, .cluster = replica_cluster(o)};
+    struct member m;
+    char *text = arena_alloc(a, ADMISSION_TEXT_MAX);
+    if (replica_find_member(o, id, &m) && !member_is_let_in(&m))
+        memcpy(join.secret, secret, sizeof join.secret);
+    admission_format(&join, text);
+    reply_int(a, r, "id", (int64_t)id);
+    reply_text(a, r, "join", slice_str(text));
+}
+
 static void on_answer(void *ctx, enum belay_err err, uint64_t id)
 {
     struct pending_reply *p = ctx;
@@ -124,7 +142,7 @@ static void on_answer(void *ctx, enum belay_err err, uint64_t id)
     if (err == BELAY_OK) {
         reply_text(a, r, "status", SLICE("ok"));
         if (p->manner.command == CMD_CLUSTER_ADD)
-            reply_int(a, r, "id", (int64_t)id);
+            say_added(s, r, id, p->secret);
     }
     pipeline_answer(p, r);
 }
@@ -175,6 +193,11 @@ static void change(struct conn *c, const struct call *call, bool close)
         return;
     }
     struct pending_reply *p = pipeline_defer(c, call, close, forget);
+    if (wish.kind == WISH_ADD) {
+        p->secret = mem_zalloc(TOKEN_TEXT_BYTES);
+        admission_draw(p->secret);
+        admission_sum(p->secret, wish.join);
+    }
     p->wish = replica_admin_ask(o, &wish, on_answer, p);
     if (!p->wish)
         on_answer(p, BELAY_ERR_LIMIT, 0);

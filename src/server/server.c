@@ -374,7 +374,7 @@ static bool open_order(struct server *s, struct order **ret)
                                     .peers = c->peers,
                                     .peer_listen = c->peer_listen,
                                     .listen = s->config->listen,
-                                    .join_id = c->join_id,
+                                    .join = c->join,
                                     .shards = c->shards,
                                     .priority = c->priority,
                                     .silence_ms = c->silence_ms,

@@ -63,7 +63,7 @@ struct server_config {
     struct server_cluster { /* data NULL: nothing on disk */
         const char *data, *node, *peers, *peer_listen;
         const char *tls_ca, *tls_cert, *tls_key; /* all, or none: nodes speak plain text */
-        uint64_t join_id;    /* not 0: waits to be added, under this number */
+        const char *join;    /* not NULL: waits to be added, as CLUSTER ADD answered */
         size_t shards;       /* 0: what is there, or the default */
         uint64_t silence_ms; /* of a node, until who waits there leaves; 0: the default */
         uint64_t segment_bytes, snapshot_bytes; /* of the journal; 0: the default */

@@ -177,7 +177,7 @@ class Nodes:
         self.processes.append(None)
         self.logs.append(os.path.join(self.dir, name + ".log"))
         answer = self.cluster("ADD", name, self.peer_address(i), at=self.alive()[-1])
-        self.joined[i] = ["--node", name, "--join", str(answer[3])]
+        self.joined[i] = ["--node", name, "--join", answer[5].decode()]
         self.start(i)
         return i
 

@@ -382,6 +382,7 @@ static void change_members(struct sim_world *w)
         wish.kind = WISH_ADD;
         snprintf(wish.name, sizeof wish.name, "m%" PRIu64, ++w->names);
         snprintf(wish.peer, sizeof wish.peer, "node-%" PRIu64 ":1", w->names);
+        wish.join[0] = w->names; /* until it votes */
     } else if (pick_member(w, n, &wish, &id)) {
         w->nodes[id].leaving = true;
     } else {

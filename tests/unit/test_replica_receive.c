@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#define SUM "00000000000000010000000000000002"
+
 enum { LEADER = 2, OTHER = 3, STRANGER = 100 };
 
 static struct sim_disk disk;
@@ -253,6 +255,35 @@ static void a_directory_with_a_wrong_entry_does_not_start_and_repair_says_why(vo
     assert_int_equal(open_node(NULL), 0);
 }
 
+/* Who was added while this node was away is known by what another member says. */
+static void members_are_named_by_members(void **state)
+{
+    (void)state;
+    const struct replica *o = replica_of(n.order);
+    struct group_conf conf = {.n = 2};
+    struct member m;
+    struct buf bytes = {0};
+    conf.servers[0] = (struct group_server){.id = LEADER, .voter = true, .address = "x@h:2"};
+    conf.servers[1] = (struct group_server){.id = STRANGER, .address = "n100@h:100 join=" SUM};
+    assert_true(replica_find_member(o, LEADER, &m));
+    assert_false(replica_find_member(o, STRANGER, &m));
+    group_conf_encode(&conf, &bytes);
+    struct peer_message msg = {.type = WIRE_NODE, .seq = 1, .conf = buf_slice(&bytes)};
+    assert_true(say(LEADER, msg));
+    assert_true(replica_find_member(o, STRANGER, &m));
+    assert_string_equal(m.name, "n100");
+    assert_false(member_is_let_in(&m));
+    assert_false(replica_find_member(o, STRANGER + 1, &m));
+    assert_false(replica_find_member(o, STRANGER + NODE_PLACES, &m));
+    assert_true(replica_find_member(o, LEADER, &m)); /* the own log says what it is called */
+    assert_string_not_equal(m.name, "x");
+    msg.conf.len = 40; /* the second one is cut */
+    assert_false(say(LEADER, msg));
+    msg.conf = SLICE("x");
+    assert_false(say(LEADER, msg));
+    buf_done(&bytes);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_node, close_node)
@@ -264,6 +295,7 @@ int main(void)
         TEST(who_is_no_member_hands_nothing_over),
         TEST(wrong_ops_are_not_taken_over),
         TEST(a_directory_with_a_wrong_entry_does_not_start_and_repair_says_why),
+        cmocka_unit_test_setup_teardown(members_are_named_by_members, open_node, close_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
