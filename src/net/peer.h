@@ -22,7 +22,7 @@
 
 enum {
     PEER_FRAME_MAX = 4 << 20,
-    PEER_QUEUE_BYTES_MAX = 64 << 20, /* unsent */
+    PEER_QUEUE_BYTES_MAX = 64 << 20, /* unsent to one node */
     PEER_RETRY_MIN_MS = 20,
     PEER_RETRY_MAX_MS = 200, /* between two attempts to connect, however long a cut lasts */
     PEER_SILENCE_MS = 1000, /* a connection on which nothing is confirmed for so long is dead */
@@ -61,6 +61,8 @@ struct peers_config {
     const char *listen;            /* NULL: nobody connects to this node */
     bool insecure;                 /* may listen and connect beyond loopback in plain text */
     const struct tls_context *tls; /* NULL: plain text. It may be reloaded any time */
+    size_t
+        queue_bytes; /* unsent to all nodes, shared by them; 0: as the maximum of each says */
     void *ctx;
     /* False: what it says is wrong, and its connection is closed. */
     bool (*frame)(void *ctx, uint64_t node, struct slice frame);
@@ -84,6 +86,7 @@ void peers_flush(struct peers *p);                          /* end of a turn */
 bool peers_is_up(const struct peers *p, uint64_t node);     /* connected both ways */
 bool peers_is_steady(const struct peers *p, uint64_t node); /* it listens to us */
 const struct peer_hello *peers_hello(const struct peers *p, uint64_t node); /* or NULL */
+size_t peers_bytes(const struct peers *p); /* that are kept: unsent, or not a whole frame */
 void peers_stop(struct peers *p);  /* closes the handles; the loop ends when they are closed */
 void peers_close(struct peers *p); /* after the loop; NULL is allowed */
 

@@ -436,12 +436,39 @@ void link_forget(struct link *l)
     drop_link(l);
 }
 
+static size_t unsent(const struct link *l)
+{
+    return buf_len(&l->out) + buf_len(&l->wire) + buf_len(&l->writing);
+}
+
+static size_t queue_max(const struct peers *p)
+{
+    size_t links = 0;
+    for (size_t i = 0; i < p->links_end; i++)
+        links += p->links[i] != NULL;
+    size_t each = p->config.queue_bytes / (links ? links : 1);
+    return each && each < PEER_QUEUE_BYTES_MAX ? each : PEER_QUEUE_BYTES_MAX;
+}
+
+size_t peers_bytes(const struct peers *p)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < p->links_end; i++) {
+        const struct link *l = p->links[i];
+        bytes += l ? l->out.cap + l->wire.cap + l->writing.cap + l->said.cap : 0;
+    }
+    list_each (it, &p->inlets)
+        bytes += list_item(it, struct inlet, all)->in.cap;
+    return bytes;
+}
+
 void peers_send(struct peers *p, uint64_t node, struct slice frame)
 {
     struct link *l = link_find(p, node);
     if (!l || !l->use || frame.len > PEER_FRAME_MAX)
         return;
-    if (buf_len(&l->out) > 0 && buf_len(&l->out) + frame.len > PEER_QUEUE_BYTES_MAX)
+    size_t waits = unsent(l);
+    if (waits > 0 && waits + frame.len > queue_max(p))
         return; /* it does not keep up */
     peer_frame_put(&l->out, frame);
 }

@@ -378,6 +378,11 @@ size_t runtime_members(struct runtime *h, struct runtime_member *ret, size_t max
     return n;
 }
 
+size_t runtime_peer_bytes(const struct runtime *h)
+{
+    return peers_bytes(h->peers);
+}
+
 const char *runtime_not_ready(struct runtime *h)
 {
     return refusal_not_ready(&h->refusals, h->order, h->id);
@@ -683,6 +688,7 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
                               .listen = config->peer_listen,
                               .insecure = config->insecure,
                               .tls = h->tls.context,
+                              .queue_bytes = config->peer_bytes,
                               .ctx = h,
                               .frame = on_frame,
                               .up = on_up,

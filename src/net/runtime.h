@@ -47,6 +47,7 @@ struct runtime_config {
     uint8_t priority;        /* 0..15 */
     uint64_t silence_ms, segment_bytes, snapshot_bytes; /* of replica_config */
     bool fast_failover, insecure;
+    size_t peer_bytes;    /* may wait to be sent to other nodes; 0: peer.h's maximum for each */
     struct tls_files tls; /* all NULL: the nodes speak plain text */
     /* Told once: this node is being removed from its cluster, or has been. It should send its
      * clients elsewhere, and stop. */
@@ -77,6 +78,8 @@ void runtime_close(struct runtime *h); /* after engine_close(); NULL is allowed 
 void host_reload(struct runtime *h);
 /* False: no TLS. Else seconds until this node's certificate ends. */
 bool host_certificate_expires_s(const struct runtime *h, int64_t *ret_s);
+
+size_t runtime_peer_bytes(const struct runtime *h); /* what is kept for and from other nodes */
 
 struct replica *runtime_replica(struct runtime *h);
 

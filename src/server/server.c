@@ -225,6 +225,11 @@ static void on_second(uv_timer_t *timer)
     s->second_due_ms = now + SECOND_MS;
     say_ready(s, now);
     budget_tend();
+    if (s->runtime) {
+        size_t bytes = runtime_peer_bytes(s->runtime);
+        budget_report(&s->budget, BUDGET_PEERS, s->peer_bytes, bytes);
+        s->peer_bytes = bytes;
+    }
     if (s->runtime && budget_is_full(&s->budget, BUDGET_STATE))
         replica_save_memory(runtime_replica(s->runtime));
     conn_sweep(s);
@@ -382,6 +387,7 @@ static bool open_order(struct server *s, struct order **ret)
                                     .snapshot_bytes = c->snapshot_bytes,
                                     .fast_failover = c->fast_failover,
                                     .insecure = s->config->insecure,
+                                    .peer_bytes = budget_share(&s->budget, BUDGET_PEERS),
                                     .tls = {c->tls_ca, c->tls_cert, c->tls_key},
                                     .removed = on_removed,
                                     .ctx = s};

@@ -68,6 +68,7 @@ struct server {
     struct list woken;  /* watchers that have news to read */
     struct list sliced; /* have used up their slice of the turn, and have more to ask */
     struct budget budget;
+    size_t peer_bytes;            /* of it, as last reported */
     size_t leaving[BUDGET_PARTS]; /* of it: of connections that are being closed */
     size_t expected;              /* bytes of pages that are on their way */
     size_t n_conns, max_conns;
