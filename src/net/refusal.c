@@ -69,7 +69,18 @@ static bool leads_something(struct replica *o, uint64_t node)
     return false;
 }
 
-bool refusal_proves_removed(const struct refusals *r, struct replica *o, uint64_t self)
+static bool says_removed(const struct peer_refusal *no)
+{
+    return no->removed;
+}
+
+static bool says_over(const struct peer_refusal *no)
+{
+    return no->over;
+}
+
+static bool most_say(const struct refusals *r, struct replica *o, uint64_t self,
+                     bool (*says)(const struct peer_refusal *no))
 {
     struct group_conf conf;
     size_t others = 0;
@@ -80,9 +91,19 @@ bool refusal_proves_removed(const struct refusals *r, struct replica *o, uint64_
         if (!s->voter || s->id == self)
             continue;
         others++;
-        say_so += find(r->of_us, s->id)->no.removed;
+        say_so += says(&find(r->of_us, s->id)->no);
     }
     return say_so > others / 2;
+}
+
+bool refusal_proves_removed(const struct refusals *r, struct replica *o, uint64_t self)
+{
+    return most_say(r, o, self, says_removed);
+}
+
+bool refusal_proves_over(const struct refusals *r, struct replica *o, uint64_t self)
+{
+    return most_say(r, o, self, says_over);
 }
 
 const char *refusal_not_ready(const struct refusals *r, struct replica *o, uint64_t self)

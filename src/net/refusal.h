@@ -32,6 +32,8 @@ void refusal_clear(struct refusal by_place[NODE_PLACES], uint64_t node);
 /* One voice proves nothing: a node that came back may not know the newest members yet. But most
  * of those who vote, as far as this node knows, cannot all be wrong about what is committed. */
 bool refusal_proves_removed(const struct refusals *r, struct replica *o, uint64_t self);
+/* The same of another process that is this node now: what was committed, most have. */
+bool refusal_proves_over(const struct refusals *r, struct replica *o, uint64_t self);
 
 /* Why this node cannot serve: a leader does not listen to it, or most do not. NULL: it can. */
 const char *refusal_not_ready(const struct refusals *r, struct replica *o, uint64_t self);

@@ -306,9 +306,9 @@ static void go(struct runtime *h)
 static void on_refused(void *ctx, uint64_t node, const struct peer_refusal *refusal)
 {
     struct runtime *h = ctx;
-    if (refusal->over && h->started)
-        replica_end(h->order);
     refusal_of_us(&h->refusals, node, refusal, uv_now(h->loop));
+    if (h->started && refusal_proves_over(&h->refusals, h->order, h->id))
+        replica_end(h->order);
     if (h->started && refusal_proves_removed(&h->refusals, h->order, h->id)) {
         h->removed = true;
         go(h);

@@ -185,7 +185,7 @@ uint64_t replica_start(const struct replica *o);
 /* Has the cluster seen another start of that node, later or from another copy of its directory?
  */
 bool replica_is_over(const struct replica *o, uint64_t node, uint64_t start);
-/* The others say so of this one: the process ends. */
+/* Most of the others say so of this one: the process ends. */
 void replica_end(struct replica *o);
 /* The members of the cluster are those of group 0, and the other groups follow by themselves.
  * Here this node must lead it (else BELAY_ERR_NOT_LEADER); BELAY_ERR_UNAVAILABLE: not now. Who

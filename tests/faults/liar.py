@@ -63,6 +63,16 @@ def hello_numbers(b):
     return cluster, read_varint(b, at)[0]
 
 
+def first_frame(s):
+    b = b""
+    while len(b) < 8 or len(b) < 8 + struct.unpack("<I", b[:4])[0]:
+        got = s.recv(4096)
+        if not got:
+            raise OSError("it is closed")
+        b += got
+    return b
+
+
 def message(kind, shard=0, node=3, term=0, index=0, log_term=0, commit=0, reject=0, seq=0, flags=0,
             data=b"", entries=()):
     out = bytes([2, kind]) + varint(shard)
@@ -94,11 +104,13 @@ class Liar:
     def _hear(self):
         s, _ = self.listener.accept()
         s.settimeout(10)
-        b = b""
-        while len(b) < 8 or len(b) < 8 + struct.unpack("<I", b[:4])[0]:
-            b += s.recv(4096)
         self.socks.append(s)
-        return hello_numbers(b)
+        return hello_numbers(first_frame(s))
+
+    def caller(self, s):
+        """The number of the node that called."""
+        b = first_frame(s)
+        return read_varint(b, read_varint(b, 8 + 8 + 1)[1])[0]
 
     def hello(self, node=3):
         name = b"n%d" % node
