@@ -124,6 +124,7 @@ step_sim() {
     side "sim: fixed seeds, second half" build/release/tests/sim/sim --seeds 1251 1250 --seconds 300 --hours 15
     side "sim: the same seed, the same history" build/release/tests/sim/sim --seeds 1 50 --twice
     side "sim: fixed seeds, asan" build/asan/tests/sim/sim --seeds 1 200 --seconds 60
+    side "sim: members that lie, asan" build/asan/tests/sim/sim --seeds 1 150 --seconds 60 --aim liars
     side "sim: new seeds from $fresh" build/release/tests/sim/sim --seeds "$fresh" 1000000 --seconds 20
     gather
 }

@@ -55,6 +55,7 @@ enum sim_aim {
     AIM_SESSIONS,  /* sessions that are used in several shards, and short */
     AIM_PLACES,    /* members whose place a node had before that is gone (raft/place.h) */
     AIM_DEAD,      /* nodes that die while somebody waits there */
+    AIM_LIARS,     /* a member whose memory is broken: bytes of what it says are others */
     N_AIMS,
 };
 
@@ -78,6 +79,8 @@ struct sim_plan {
     bool short_ttls; /* leases as short as an election */
     unsigned habits; /* enum sim_habit: what clients do */
     unsigned loss, twice;       /* per cent of messages */
+    unsigned lies;              /* per cent of what node 1 says; then nothing but the life of
+                                 * the others counts: their states may be what it likes */
     unsigned delay_ms, disk_ms; /* at most */
     unsigned inflight;          /* entries on their way to a follower */
     uint64_t snapshot_bytes, segment_bytes;

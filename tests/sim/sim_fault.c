@@ -41,6 +41,27 @@ static void aim_at_dead(struct sim_plan *p)
     p->fault_every_ms = 2000;
 }
 
+static void aim_at_gone(struct sim_plan *p)
+{
+    p->nodes = 1;
+    p->groups = 1;
+    p->crashes = p->pauses = p->changes = p->bad_disks = p->short_ttls = false;
+    p->disk_ms = 200;
+    p->clients = SIM_CLIENTS;
+    p->habits |= HABIT_GO;
+    p->habits &= ~(unsigned)(HABIT_CONVERT | HABIT_BREAK | HABIT_SEVERAL);
+}
+
+static void aim_at_liars(struct sim_plan *p)
+{
+    static const unsigned lies[] = {1, 5, 20, 60};
+    p->nodes = p->seed % 3 ? 3 : 5;
+    p->lies = lies[p->seed % 4];
+    p->crashes = true; /* what they have stored of it must be good for a start */
+    p->old_copies = p->bad_disks = false;
+    p->segment_bytes = 64 << 10;
+}
+
 static void aim_at(struct sim_plan *p, enum sim_aim aim)
 {
     switch (aim) {
@@ -88,13 +109,7 @@ static void aim_at(struct sim_plan *p, enum sim_aim aim)
         p->fault_every_ms = 500;
         break;
     case AIM_GONE:
-        p->nodes = 1;
-        p->groups = 1;
-        p->crashes = p->pauses = p->changes = p->bad_disks = p->short_ttls = false;
-        p->disk_ms = 200;
-        p->clients = SIM_CLIENTS;
-        p->habits |= HABIT_GO;
-        p->habits &= ~(unsigned)(HABIT_CONVERT | HABIT_BREAK | HABIT_SEVERAL);
+        aim_at_gone(p);
         break;
     case AIM_SESSIONS:
         aim_at_sessions(p);
@@ -104,6 +119,9 @@ static void aim_at(struct sim_plan *p, enum sim_aim aim)
         break;
     case AIM_DEAD:
         aim_at_dead(p);
+        break;
+    case AIM_LIARS:
+        aim_at_liars(p);
         break;
     case AIM_ALL:
     case N_AIMS:
@@ -322,8 +340,8 @@ static void start_added(struct sim_world *w)
     group_conf(sim_group(&w->nodes[leader], 0), &conf);
     for (size_t i = 0; i < conf.n; i++) {
         uint64_t id = sim_of_number(w, conf.servers[i].id);
-        BELAY_CHECK(id <= SIM_NODES);
-        if (w->nodes[id].member)
+        BELAY_CHECK(id <= SIM_NODES || w->plan.lies);
+        if (id > SIM_NODES || w->nodes[id].member)
             continue;
         w->nodes[id].member = w->nodes[id].joins = true;
         w->next_node = id >= w->next_node ? id + 1 : w->next_node;
@@ -362,7 +380,7 @@ static bool pick_member(struct sim_world *w, const struct sim_node *n,
     member_parse(s->address, &m);
     memcpy(wish->name, m.name, sizeof wish->name);
     *ret_id = sim_of_number(w, s->id);
-    return true;
+    return *ret_id <= SIM_NODES; /* a liar may have made up another one */
 }
 
 static struct sim_node *pick_node(struct sim_world *w)

@@ -132,6 +132,8 @@ static bool wishes_done(const struct sim_world *w)
 
 static bool settled(const struct sim_world *w)
 {
+    if (w->plan.lies)
+        return w->healing;
     return w->healing && w->now > w->plan.span_ms + 2000 && sim_clients_done(w) &&
            wishes_done(w) && all_equal(w) &&
            (w->options->answers_only || judge_empty(w->judge));
@@ -291,7 +293,7 @@ struct args {
 
 static const char *const aim_words[N_AIMS] = {"all",      "alone",     "refusals", "reads",
                                               "copies",   "snapshots", "segments", "gone",
-                                              "sessions", "places",    "dead"};
+                                              "sessions", "places",    "dead",     "liars"};
 
 static bool parse_aim(const char *word, enum sim_aim *ret)
 {

@@ -72,6 +72,19 @@ static bool has_address(const struct sim_node *n, uint64_t to)
     return calls || group_conf_find(&conf, sim_number(n->w, to));
 }
 
+static bool is_liar(const struct sim_node *n)
+{
+    return n->w->plan.lies && n->id == 1;
+}
+
+/* Behind the checksum of its frame: whoever gets it has to look at it. */
+static void lie(struct sim_world *w, struct buf *frame)
+{
+    for (uint64_t n = 1 + sim_random(w, 3); n > 0; n--)
+        frame->mem[frame->start + sim_random(w, buf_len(frame))] ^=
+            (char)(1 + sim_random(w, 255));
+}
+
 static void host_send(void *ctx, uint64_t to, struct slice frame)
 {
     struct sim_node *n = ctx;
@@ -89,6 +102,8 @@ static void host_send(void *ctx, uint64_t to, struct slice frame)
         struct sim_event *ev = sim_post(w, delay, EV_MESSAGE, to);
         ev->from = n->id;
         buf_put_slice(&ev->bytes, frame);
+        if (is_liar(n) && !w->healing && sim_chance(w, w->plan.lies))
+            lie(w, &ev->bytes);
     }
 }
 
@@ -115,13 +130,20 @@ static void host_fetch(void *ctx, struct fetch *f)
     sim_post(w, sim_random(w, w->plan.disk_ms + 1), EV_FETCHED, n->id)->life = n->life;
 }
 
+/* The log may say that another start of it came later. Where a member lies it may also say so
+ * when it is not true: who leads writes the log. */
+static bool may_be_void(const struct sim_node *n)
+{
+    return n->is_old || n->w->plan.lies;
+}
+
 static void host_fatal(void *ctx, const char *text)
 {
     struct sim_node *n = ctx;
-    n->refused = n->is_old && !n->disk.dead; /* else its disk is why */
+    n->refused = may_be_void(n) && !n->disk.dead; /* else its disk is why */
     bool used_up = n->disk.full && n->w->plan.segment_bytes < SIM_ROOMY_BYTES;
-    if (!n->disk.dead && !n->is_old && !used_up)
-        sim_wrong(n->w, "disk", "node %" PRIu64 ": %s", n->id, text);
+    if (!n->disk.dead && !may_be_void(n) && !used_up)
+        sim_wrong(n->w, "stop", "node %" PRIu64 ": %s", n->id, text);
     n->dying = true;
 }
 
@@ -190,9 +212,9 @@ static void not_started(struct sim_world *w, struct sim_node *n)
         sim_post(w, 10 + sim_random(w, 1000), EV_START, n->id);
         return;
     }
-    n->refused = n->is_old && strstr(replica_problem(), "older copy");
+    n->refused = may_be_void(n) && strstr(replica_problem(), "older copy");
     if (!n->refused)
-        sim_wrong(w, "start", "node %" PRIu64 " does not start: %s", n->id, replica_problem());
+        sim_wrong(w, "stop", "node %" PRIu64 " does not start: %s", n->id, replica_problem());
 }
 
 void sim_node_start(struct sim_world *w, uint64_t id)
@@ -431,8 +453,10 @@ void sim_node_event(struct sim_world *w, struct sim_event *ev)
         bool lost = !sender->order && sender->lost_ms; /* with the connection that it came by */
         bool heard = !w->cut[ev->from][ev->node] && !lost && replica_has_room(o, from);
         n->called[ev->from] |= heard;
-        if (heard && !replica_receive(o, from, buf_slice(&ev->bytes)))
+        if (heard && !replica_receive(o, from, buf_slice(&ev->bytes))) {
             sim_wrong(w, "refused", "node %" PRIu64 " by node %" PRIu64, ev->from, ev->node);
+            replica_peer_lost(o, from); /* its connection is closed */
+        }
     } else if (ev->kind == EV_WRITTEN) {
         struct journal_job *job = n->job;
         n->job = NULL;
