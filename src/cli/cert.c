@@ -12,13 +12,23 @@ static int report(enum belay_err err)
     return cli_error(err == BELAY_ERR_SYNTAX ? CLI_USAGE : CLI_FAILED, "%s", cert_problem());
 }
 
+static int revoke(struct cli *c)
+{
+    if (c->n_words != 2 || !cli_given(c, "ca") || cli_given(c, "out") || cli_given(c, "host") ||
+        cli_given(c, "days"))
+        return cli_usage(c, "cert revoke takes the file of a certificate, and --ca DIR");
+    return report(cert_revoke(c->words[1], cli_text(c, "ca", NULL)));
+}
+
 static int cert(struct cli *c)
 {
     const char *what = c->words[0];
     bool is_ca = strcmp(what, "ca") == 0;
     bool is_node = strcmp(what, "node") == 0;
+    if (strcmp(what, "revoke") == 0)
+        return revoke(c);
     if (!is_ca && !is_node && strcmp(what, "client") != 0)
-        return cli_usage(c, "\"%s\" is none of ca, node, client", what);
+        return cli_usage(c, "\"%s\" is none of ca, node, client, revoke", what);
     if (c->n_words != (is_ca ? 1 : 2))
         return cli_usage(c, "cert %s takes %s", what, is_ca ? "no more words" : "one name");
     int64_t days = cli_number(c, "days", is_ca ? CERT_CA_DAYS : CERT_DAYS);
@@ -44,7 +54,7 @@ static int cert(struct cli *c)
 
 static const struct cli_option cert_options[] = {
     {"out", 'o', CLI_TEXT, "DIR", "where the files go; a file that exists is not touched"},
-    {"ca", 0, CLI_TEXT, "DIR", "node, client: where ca.crt and ca.key are"},
+    {"ca", 0, CLI_TEXT, "DIR", "node, client, revoke: where ca.crt and ca.key are"},
     {"host", 0, CLI_TEXTS, "NAME|IP", "node: a name or an address of its machine; repeatable"},
     {"days", 0, CLI_NUMBER, "N", "how long it is valid (825; a CA: 3650)"},
     {0},
@@ -52,19 +62,22 @@ static const struct cli_option cert_options[] = {
 
 const struct cli_command cli_cmd_cert = {
     .name = "cert",
-    .args = "ca | node NAME | client ID",
-    .summary = "make the certificates of a cluster",
+    .args = "ca | node NAME | client ID | revoke FILE",
+    .summary = "make the certificates of a cluster, and take them back",
     .about =
         "ca makes DIR/ca.crt and DIR/ca.key. node makes DIR/NAME.crt and DIR/NAME.key for\n"
         "the node of that name: the others believe it by this name and by no other. client\n"
         "makes them for a program; such a certificate is not valid between nodes. Keys are\n"
-        "readable by their owner only. Keep ca.key away from the nodes: they do not need it.",
+        "readable by their owner only. Keep ca.key away from the nodes: they do not need it.\n"
+        "revoke writes DIR/ca.crt anew, with a list of what is not valid any more: copy it to\n"
+        "the nodes, and send them SIGHUP.",
     .examples = "  belay cert ca --out tls\n"
                 "  belay cert node n1 --ca tls --out tls --host 10.0.0.1\n"
-                "  belay cert client billing --ca tls --out tls",
+                "  belay cert client billing --ca tls --out tls\n"
+                "  belay cert revoke tls/n1.crt --ca tls",
     .options = cert_options,
     .min_words = 1,
     .max_words = 2,
     .run = cert,
-    .words = "ca node client",
+    .words = "ca node client revoke",
 };

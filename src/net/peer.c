@@ -300,6 +300,21 @@ static void on_look(uv_timer_t *t)
             link_look(p->links[i]);
 }
 
+void peers_prove(struct peers *p)
+{
+    list_each_safe(it, &p->inlets)
+    {
+        struct inlet *in = list_item(it, struct inlet, all);
+        if (!in->tls || tls_is_believed(in->tls, p->config.tls))
+            continue;
+        peer_unproven(p, NULL, tls_problem(in->tls));
+        lose_inlet(in);
+    }
+    for (size_t i = 0; i < p->links_end; i++)
+        if (p->links[i])
+            link_prove(p->links[i]);
+}
+
 /* --- start and end --- */
 
 static bool listen_on(struct peers *p)

@@ -87,6 +87,9 @@ bool peers_is_up(const struct peers *p, uint64_t node);     /* connected both wa
 bool peers_is_steady(const struct peers *p, uint64_t node); /* it listens to us */
 const struct peer_hello *peers_hello(const struct peers *p, uint64_t node); /* or NULL */
 size_t peers_bytes(const struct peers *p); /* that are kept: unsent, or not a whole frame */
+/* The files of TLS were read again: connections with nodes that are not believed any more end.
+ */
+void peers_prove(struct peers *p);
 void peers_stop(struct peers *p);  /* closes the handles; the loop ends when they are closed */
 void peers_close(struct peers *p); /* after the loop; NULL is allowed */
 

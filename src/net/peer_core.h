@@ -93,6 +93,7 @@ void peer_set_options(uv_tcp_t *tcp);
 /* peer_link.c */
 struct link *link_find(const struct peers *p, uint64_t node); /* or NULL */
 void link_look(struct link *l);   /* once a second: what the log has not been told yet */
+void link_prove(struct link *l);  /* peers_prove() */
 void link_forget(struct link *l); /* nobody wants it any more */
 void link_stop(struct link *l);   /* closes its handles */
 void link_done(struct link *l);   /* after the loop: frees it */

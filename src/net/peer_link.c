@@ -97,6 +97,14 @@ static void drop_link(struct link *l)
     try_again(l, l->brief_ms);
 }
 
+void link_prove(struct link *l)
+{
+    if (!l->use || !l->use->tls || tls_is_believed(l->use->tls, l->p->config.tls))
+        return;
+    peer_unproven(l->p, l, tls_problem(l->use->tls));
+    drop_link(l);
+}
+
 static void on_written(uv_write_t *w, int status)
 {
     struct link *l = w->data;

@@ -400,6 +400,8 @@ bool host_certificate_expires_s(const struct runtime *h, int64_t *ret_s)
 void host_reload(struct runtime *h)
 {
     tls_own_reload(&h->tls, uv_now(h->loop));
+    if (h->tls.context)
+        peers_prove(h->peers);
 }
 
 /* --- the loop --- */

@@ -198,22 +198,29 @@ static void ca_free(struct ca *ca)
     EVP_PKEY_free(ca->key);
 }
 
+static X509 *read_cert(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    X509 *cert = f ? PEM_read_X509(f, NULL, NULL, NULL) : NULL;
+    if (f)
+        (void)fclose(f);
+    return cert;
+}
+
 static enum belay_err read_ca(const char *dir, struct ca *ret)
 {
     char path[PATH_MAX_BYTES];
     *ret = (struct ca){0};
     enum belay_err err = path_of(path, dir, "ca", ".crt");
-    FILE *f = err == BELAY_OK ? fopen(path, "re") : NULL;
-    ret->cert = f ? PEM_read_X509(f, NULL, NULL, NULL) : NULL;
-    if (f)
-        (void)fclose(f);
+    if (err == BELAY_OK)
+        ret->cert = read_cert(path);
     if (!ret->cert)
         return fail(BELAY_ERR_NOT_FOUND,
                     "%s: cannot be read as a certificate (belay cert ca "
                     "makes it)",
                     path);
     err = path_of(path, dir, "ca", ".key");
-    f = err == BELAY_OK ? fopen(path, "re") : NULL;
+    FILE *f = err == BELAY_OK ? fopen(path, "re") : NULL;
     ret->key = f ? PEM_read_PrivateKey(f, NULL, NULL, NULL) : NULL;
     if (f)
         (void)fclose(f);
@@ -259,5 +266,87 @@ enum belay_err cert_make(const struct cert_wish *wish)
         EVP_PKEY_free(key);
     }
     ca_free(&ca);
+    return err;
+}
+
+/* --- what is taken back --- */
+
+/* The list behind the certificate of the CA, or an empty one. */
+static X509_CRL *read_list(const char *path, const struct ca *ca)
+{
+    FILE *f = fopen(path, "re");
+    X509_CRL *list = f ? PEM_read_X509_CRL(f, NULL, NULL, NULL) : NULL;
+    if (f)
+        (void)fclose(f);
+    if (!list) {
+        list = X509_CRL_new();
+        BELAY_CHECK(list && X509_CRL_set_version(list, X509_CRL_VERSION_2));
+        BELAY_CHECK(X509_CRL_set_issuer_name(list, X509_get_subject_name(ca->cert)));
+    }
+    return list;
+}
+
+static void add_to_list(X509_CRL *list, X509 *cert, const struct ca *ca)
+{
+    X509_REVOKED *row = X509_REVOKED_new();
+    ASN1_TIME *now = X509_gmtime_adj(NULL, 0);
+    ASN1_TIME *end = X509_gmtime_adj(NULL, (long)CERT_CA_DAYS * DAY_S);
+    BELAY_CHECK(row && now && end);
+    BELAY_CHECK(X509_REVOKED_set_serialNumber(row, X509_get_serialNumber(cert)));
+    BELAY_CHECK(X509_REVOKED_set_revocationDate(row, now));
+    BELAY_CHECK(X509_CRL_add0_revoked(list, row) && X509_CRL_sort(list));
+    BELAY_CHECK(X509_CRL_set1_lastUpdate(list, now) && X509_CRL_set1_nextUpdate(list, end));
+    BELAY_CHECK(X509_CRL_sign(list, ca->key, EVP_sha256()));
+    ASN1_TIME_free(now);
+    ASN1_TIME_free(end);
+}
+
+/* Beside the old one, and then in its place. */
+static enum belay_err write_ca(const char *dir, const char *path, const struct ca *ca,
+                               X509_CRL *list)
+{
+    char new[PATH_MAX_BYTES];
+    enum belay_err err = path_of(new, dir, "ca", ".crt.new");
+    if (err == BELAY_OK)
+        err = write_pem(new, 0644, ca->cert, NULL);
+    if (err != BELAY_OK)
+        return err;
+    FILE *f = fopen(new, "ae");
+    bool ok = f && PEM_write_X509_CRL(f, list) == 1 && fflush(f) == 0 && fsync(fileno(f)) == 0;
+    if (f)
+        ok = fclose(f) == 0 && ok;
+    if (ok && rename(new, path) == 0)
+        return BELAY_OK;
+    (void)unlink(new);
+    return fail(BELAY_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+}
+
+enum belay_err cert_revoke(const char *file, const char *dir)
+{
+    struct ca ca = {0};
+    X509_REVOKED *row;
+    char path[PATH_MAX_BYTES];
+    X509_CRL *list = NULL;
+    X509 *cert = read_cert(file);
+    enum belay_err err = path_of(path, dir, "ca", ".crt");
+    if (!cert)
+        err = fail(BELAY_ERR_NOT_FOUND, "%s: cannot be read as a certificate (PEM)", file);
+    if (err == BELAY_OK)
+        err = read_ca(dir, &ca);
+    if (err == BELAY_OK && X509_verify(cert, X509_get0_pubkey(ca.cert)) != 1)
+        err = fail(BELAY_ERR_SYNTAX, "%s: is not of this CA", file);
+    if (err == BELAY_OK) {
+        list = read_list(path, &ca);
+        if (X509_CRL_get0_by_cert(list, &row, cert) == 1)
+            err = fail(BELAY_ERR_EXISTS, "%s: has been taken back already", file);
+    }
+    if (err == BELAY_OK) {
+        add_to_list(list, cert, &ca);
+        err = write_ca(dir, path, &ca, list);
+    }
+    X509_CRL_free(list);
+    X509_free(cert);
+    ca_free(&ca);
+    ERR_clear_error();
     return err;
 }

@@ -1,7 +1,8 @@
 /* cert.h - makes the certificates of a cluster: EC P-256, signed by a CA of its own.
  *
  * A node's certificate says that it may call and be called, and carries its name; a client's
- * that it may call. Files that exist are never written over. */
+ * that it may call. Files that exist are never written over, but for ca.crt, which is replaced
+ * when a certificate is taken back. */
 #ifndef BELAY_TLS_CERT_H
 #define BELAY_TLS_CERT_H
 
@@ -33,5 +34,8 @@ struct cert_wish {
 BELAY_MUST_CHECK enum belay_err cert_make_ca(const char *out, int days);
 /* out/NAME.crt and out/NAME.key. */
 BELAY_MUST_CHECK enum belay_err cert_make(const struct cert_wish *wish);
+/* From now on the CA does not stand for the certificate in this file any more: the list of such
+ * certificates, behind its own in ca/ca.crt, is written anew. BELAY_ERR_EXISTS: it is there. */
+BELAY_MUST_CHECK enum belay_err cert_revoke(const char *file, const char *ca);
 const char *cert_problem(void);
 #endif

@@ -60,11 +60,32 @@ static bool is_node(X509 *cert)
            (X509_get_extended_key_usage(cert) & both) == both;
 }
 
+/* A list that is old is better than none; and a CA without one has taken nothing back. */
+static int is_list_needed(int ok, X509_STORE_CTX *check)
+{
+    int code = X509_STORE_CTX_get_error(check);
+    if (ok || (code != X509_V_ERR_CRL_HAS_EXPIRED && code != X509_V_ERR_UNABLE_TO_GET_CRL))
+        return ok;
+    X509_STORE_CTX_set_error(check, X509_V_OK);
+    return 1;
+}
+
+/* The file of the CA may hold a list of certificates that it has taken back. */
+static void use_lists(X509_STORE *store)
+{
+    STACK_OF(X509_OBJECT) *all = X509_STORE_get0_objects(store);
+    for (int i = 0; i < sk_X509_OBJECT_num(all); i++)
+        if (X509_OBJECT_get_type(sk_X509_OBJECT_value(all, i)) == X509_LU_CRL)
+            X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+    X509_STORE_set_verify_cb(store, is_list_needed);
+}
+
 static bool use_files(SSL_CTX *ctx, const struct tls_context *c)
 {
     const struct tls_files *f = &c->files;
     if (SSL_CTX_load_verify_locations(ctx, f->ca, NULL) != 1)
         return wrong(f->ca, "cannot be read as the certificate of a CA (PEM)");
+    use_lists(SSL_CTX_get_cert_store(ctx));
     if (SSL_CTX_use_certificate_chain_file(ctx, f->cert) != 1)
         return wrong(f->cert, "cannot be read as a certificate (PEM)");
     if (SSL_CTX_use_PrivateKey_file(ctx, f->key, SSL_FILETYPE_PEM) != 1)
@@ -159,6 +180,23 @@ void tls_context_close(struct tls_context *c)
 }
 
 /* --- connections --- */
+
+bool tls_is_believed(struct tls *t, const struct tls_context *c)
+{
+    X509 *cert = t->state == TLS_OPEN ? SSL_get0_peer_certificate(t->ssl) : NULL;
+    if (!cert)
+        return true; /* nobody yet */
+    X509_STORE_CTX *check = X509_STORE_CTX_new();
+    BELAY_CHECK(check && X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(c->ctx), cert,
+                                             SSL_get_peer_cert_chain(t->ssl)));
+    bool ok = X509_verify_cert(check) == 1;
+    if (!ok)
+        snprintf(t->problem, sizeof t->problem, "its certificate is not believed: %s",
+                 X509_verify_cert_error_string(X509_STORE_CTX_get_error(check)));
+    X509_STORE_CTX_free(check);
+    ERR_clear_error();
+    return ok;
+}
 
 struct tls *tls_open(const struct tls_context *c, bool was_called)
 {

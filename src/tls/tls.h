@@ -24,7 +24,7 @@ enum {
 };
 
 struct tls_files {
-    const char *ca, *cert, *key; /* PEM */
+    const char *ca, *cert, *key; /* PEM; that of the CA may hold a list of what it takes back */
 };
 
 enum tls_use {
@@ -68,4 +68,6 @@ void tls_drain(struct tls *t, struct buf *out); /* what is to be sent is appende
 
 /* Open: the other side's certificate carries exactly this DNS name. */
 bool tls_is(const struct tls *t, const char *name);
+/* Would it be believed if it came now? False: tls_problem() says why not. */
+bool tls_is_believed(struct tls *t, const struct tls_context *c);
 #endif
