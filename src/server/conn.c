@@ -226,9 +226,26 @@ static bool is_sliced(const struct conn *c)
     return !list_empty(&c->sliced);
 }
 
+static void stay_awake(struct server *s);
+
+/* So many others have been served in this turn that nobody else is. */
+static bool is_late(struct conn *c)
+{
+    struct server *s = c->server;
+    return s->turn_ns && uv_hrtime() - s->turn_ns >= TURN_SLICE_US * UINT64_C(1000) &&
+           !budget_is_full(&s->budget, BUDGET_INPUT);
+}
+
 static void take(struct conn *c, struct slice bytes)
 {
     struct server *s = c->server;
+    if (is_late(c)) {
+        in_put(c, bytes);
+        c->since_ms = now_ms(c);
+        list_push_back(&s->late, &c->sliced);
+        stay_awake(s);
+        return;
+    }
     bool fresh = buf_len(&c->in) == 0;
     if (!fresh)
         in_put(c, bytes);
@@ -295,7 +312,7 @@ static void on_idle(uv_idle_t *idle)
 {
     struct server *s = idle->data;
     conn_go_on(s);
-    if (list_empty(&s->sliced) && list_empty(&s->woken))
+    if (list_empty(&s->sliced) && list_empty(&s->late) && list_empty(&s->woken))
         (void)uv_idle_stop(&s->idle);
 }
 
@@ -329,13 +346,20 @@ void conn_tell(struct server *s)
         stay_awake(s);
 }
 
+/* One of each kind in turn: who asks for little does not wait for all who ask for much. */
+static struct conn *next_of_turn(struct server *s)
+{
+    s->late_next = !s->late_next;
+    bool from_late = list_empty(&s->sliced) || (s->late_next && !list_empty(&s->late));
+    struct list *queue = from_late ? &s->late : &s->sliced;
+    return list_empty(queue) ? NULL : list_item(queue->next, struct conn, sliced);
+}
+
 void conn_go_on(struct server *s)
 {
-    size_t n = 0; /* those who yield again are for the next turn */
-    list_each (it, &s->sliced)
-        n++;
-    for (; n && !list_empty(&s->sliced); n--) {
-        struct conn *c = list_item(s->sliced.next, struct conn, sliced);
+    s->turn_ns = uv_hrtime();
+    uint64_t until = s->turn_ns + CONN_SLICE_US * UINT64_C(1000);
+    for (struct conn *c; (c = next_of_turn(s)) && uv_hrtime() < until;) {
         list_remove(&c->sliced);
         c->paused = false;
         take(c, SLICE(""));

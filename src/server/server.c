@@ -473,6 +473,7 @@ enum server_end server_run(const struct server_config *config)
     list_init(&s->turns);
     list_init(&s->woken);
     list_init(&s->sliced);
+    list_init(&s->late);
     source_init(s);
     attach_init(s);
     (void)signal(SIGPIPE, SIG_IGN);

@@ -19,6 +19,7 @@ enum {
     CONN_OUT_LOST_BYTES = 16 << 20,   /* unsent replies; above it the connection is closed */
     CONN_IN_PARKED_BYTES_MAX = 64 * 1024, /* bytes kept for a connection that may not go on */
     CONN_SLICE_US = 1000,  /* so long requests of one connection are taken, then others' */
+    TURN_SLICE_US = 2000,  /* so long those of all, then the loop looks at everything else */
     WATCH_SLICE_US = 1000, /* so long news are delivered, then requests are taken again */
     CONN_NAME_BYTES_MAX = 64,
     CONN_HEAD_MS = 10 * 1000, /* defaults of struct server_limits */

@@ -67,6 +67,8 @@ struct server {
     struct list turns;  /* in the order in which they are asked to make room for others */
     struct list woken;  /* watchers that have news to read */
     struct list sliced; /* have used up their slice of the turn, and have more to ask */
+    struct list late;   /* have come when the turn was over, and have had none */
+    bool late_next;     /* of these two */
     struct budget budget;
     size_t peer_bytes;            /* of it, as last reported */
     size_t leaving[BUDGET_PARTS]; /* of it: of connections that are being closed */
@@ -213,7 +215,7 @@ void conn_flush(struct conn *c);          /* its end of the turn */
 void conn_sweep(struct server *s);        /* once a second: deadlines */
 void conn_yield(struct conn *c);          /* the rest of its requests comes in the next turn */
 void conn_wake(struct conn *c);           /* it has news to read */
-void conn_go_on(struct server *s);        /* a slice for each that has yielded */
+void conn_go_on(struct server *s);        /* a slice for some that have yielded or come late */
 void conn_tell(struct server *s);         /* a slice of the news */
 bool conn_evict(struct server *s);        /* one that is idle gives way; false: none is */
 void conn_finish(struct conn *c);         /* takes no more requests, closes when all is sent */

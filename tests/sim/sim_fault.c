@@ -58,7 +58,7 @@ static void aim_at_liars(struct sim_plan *p)
     p->nodes = p->seed % 3 ? 3 : 5;
     p->lies = lies[p->seed % 4];
     p->crashes = true; /* what they have stored of it must be good for a start */
-    p->old_copies = p->bad_disks = false;
+    p->old_copies = p->bad_disks = p->upgrade = false;
     p->segment_bytes = 64 << 10;
 }
 

@@ -294,12 +294,18 @@ static void append(struct judge *j, size_t group, const struct op *op, struct st
     rules_step(log->rules, op, log->fx.events, log->fx.n);
 }
 
+/* Where a member lies nothing can be said of what the nodes do. */
+static bool sees_nothing(const struct judge *j)
+{
+    return j->w->options->answers_only || j->w->plan.lies;
+}
+
 void judge_apply(struct judge *j, struct sim_node *n, size_t shard, const struct op *op,
                  const struct event *events, size_t n_events)
 {
     struct log *log = &j->logs[shard];
     n->applied[shard] = op->index;
-    if (j->w->options->answers_only || j->w->wrong)
+    if (sees_nothing(j) || j->w->wrong)
         return;
     struct step step = {digest_op(j, op), digest_events(events, n_events), 0, 0};
     sim_mark(j->w, step.op ^ step.events);
@@ -327,7 +333,7 @@ void judge_state(struct judge *j, struct sim_node *n, size_t shard)
 {
     struct log *log = &j->logs[shard];
     uint64_t at = n->applied[shard];
-    if (at == n->compared[shard] || at == 0 || at > log->n || j->w->options->answers_only)
+    if (at == n->compared[shard] || at == 0 || at > log->n || sees_nothing(j))
         return;
     n->compared[shard] = at;
     struct step *step = &log->steps[at - 1];
@@ -357,7 +363,7 @@ void judge_read(struct judge *j, struct sim_node *n, const struct machine *m,
     struct log *log = &j->logs[shard];
     const struct sim_client *c = who_asks(j->w, op->asker);
     uint64_t at = machine_applied(m);
-    if (!c || j->w->options->answers_only || j->w->wrong)
+    if (!c || sees_nothing(j) || j->w->wrong)
         return;
     uint64_t least = op->flags & OP_STALE ? n->read_at[shard] : c->call.known[shard];
     if (at < least)
