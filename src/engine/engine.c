@@ -83,7 +83,8 @@ void engine_close(struct engine *e)
 /* State-machine time goes 0.1 % slower than the clock: whoever counts a lease by a clock of its
  * own, from when it sent the request, sees it last for its whole time even if that clock is so
  * much slower than the leader's (SEMANTICS, clock rates). */
-enum { CLOCK_MARGIN = 1000 }; /* one in so many */
+enum { CLOCK_MARGIN = 1000 };           /* one in so many */
+enum { OP_WORK = 10, EVENT_WORK = 20 }; /* beside what its transactions cost */
 
 static uint64_t slowed(uint64_t clock_ms)
 {
@@ -261,8 +262,14 @@ void engine_ordered(struct engine *e, size_t group, struct op *op)
     if (op->kind == OP_TICK)
         s->tick_ms = 0;
     machine_apply(s->machine, op, &e->fx);
+    e->work += OP_WORK + machine_txn_work(s->machine) + EVENT_WORK * e->fx.n;
     router_applied(e, group, op);
     engine_deliver(e, group);
+}
+
+uint64_t engine_work(const struct engine *e)
+{
+    return e->work;
 }
 
 /* What has come to its end is over for a read when that has been ordered, not before: an op

@@ -86,6 +86,7 @@ struct engine {
     struct ask keeper;         /* a keep-alive of the server itself that is on its way */
     uint64_t detached_ms; /* of the caller's clock, when a connection here last let one go */
     struct effects fx;
+    uint64_t work; /* engine_work() */
 };
 
 uint64_t engine_clock(const struct engine *e);

@@ -54,6 +54,8 @@ static inline size_t order_shards(size_t groups)
 /* For the order to call: op is stamped and applied; a read is answered. */
 void engine_ordered(struct engine *e, size_t group, struct op *op); /* its index is set */
 void engine_readable(struct engine *e, size_t group, const struct op *op);
+/* What all ops that were ordered so far have cost, about, in units of LIMIT_TXN_WORK: 20 ns. */
+uint64_t engine_work(const struct engine *e);
 
 /* The time to put on what is ordered now, by whoever leads the shard. A new leader first says
  * so: its time goes on from the last stamped value, or from the last that it heard of the

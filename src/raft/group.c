@@ -284,10 +284,11 @@ void group_apply_committed(struct group *g)
         const struct log_entry *e = entry_log_get(&g->log, g->applied + 1);
         if (!e)
             return;
-        uint64_t index = ++g->applied;
-        if (e->type == RAFT_COMMAND) {
-            g->env->apply(g->ctx, g->group_no, index, e->data);
-        } else if (e->type == RAFT_CHANGE) {
+        uint64_t index = g->applied + 1;
+        if (e->type == RAFT_COMMAND && !g->env->apply(g->ctx, g->group_no, index, e->data))
+            return;
+        g->applied = index;
+        if (e->type == RAFT_CHANGE) {
             struct group_conf conf;
             enum belay_err err = group_conf_decode(e->data, &conf);
             BELAY_CHECK(err == BELAY_OK);
@@ -298,6 +299,20 @@ void group_apply_committed(struct group *g)
             g->env->changed(g->ctx, g->group_no);
         }
     }
+}
+
+bool group_has_more(const struct group *g)
+{
+    return g->installing.index == 0 && g->applied < raft_commit_index(&g->raft) &&
+           entry_log_get(&g->log, g->applied + 1);
+}
+
+void group_go_on(struct group *g, uint64_t now_ms)
+{
+    if (!group_has_more(g))
+        return;
+    group_advance_clock(g, now_ms);
+    group_apply_committed(g);
 }
 
 void group_take_update(struct group *g, struct raft_update *u)

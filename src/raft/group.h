@@ -79,7 +79,8 @@ struct group_snapshot {
 struct group_env {
     uint64_t (*persist)(void *ctx, const struct journal_record *rec);     /* returns its lsn */
     void (*send)(void *ctx, uint64_t to, const struct peer_message *msg); /* msg is borrowed */
-    void (*apply)(void *ctx, uint16_t group_no, uint64_t index, struct slice data);
+    /* False: not all of it yet, or nothing. It is called again with the same entry. */
+    bool (*apply)(void *ctx, uint16_t group_no, uint64_t index, struct slice data);
     /* What is wrong with an entry that somebody else has sent; NULL: nothing. */
     const char *(*problem)(void *ctx, uint16_t group_no, struct slice data);
     void (*changed)(void *ctx, uint16_t group_no); /* role, term or leader */
@@ -175,8 +176,11 @@ void group_snapshot_trim(struct group *g, const struct group_snapshot *snap, uin
 
 enum group_role group_role(const struct group *g);
 uint64_t group_term(const struct group *g);
-uint64_t group_leader(const struct group *g); /* 0: unknown */
-uint64_t group_applied(const struct group *g);
+uint64_t group_leader(const struct group *g);  /* 0: unknown */
+uint64_t group_applied(const struct group *g); /* entries that are applied whole */
+/* Something is committed and here, and not applied: group_go_on() goes on with it. */
+bool group_has_more(const struct group *g);
+void group_go_on(struct group *g, uint64_t now_ms);
 uint64_t group_commit(const struct group *g);
 uint64_t group_last(const struct group *g); /* index of the last entry */
 bool group_installing(const struct group *g);

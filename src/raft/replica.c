@@ -130,7 +130,15 @@ static void apply_record(struct replica_group *r, struct reader *in, uint64_t no
         drop_applied(r, number);
 }
 
-static void apply_entry(void *ctx, uint16_t group_no, uint64_t index, struct slice data)
+/* At the start nobody waits for anything else. */
+static bool has_worked_enough(const struct replica *o)
+{
+    return o->opened && engine_work(o->engine) >= o->work_until;
+}
+
+/* What is committed together may cost more than a turn of the loop may take: then the rest of
+ * it comes in the next ones, op by op. */
+static bool apply_entry(void *ctx, uint16_t group_no, uint64_t index, struct slice data)
 {
     BELAY_CHECK(group_no < ((struct replica *)ctx)->base.n_groups);
     struct replica *o = ctx;
@@ -139,17 +147,22 @@ static void apply_entry(void *ctx, uint16_t group_no, uint64_t index, struct sli
     (void)index;
     o->stirred = true;
     if (o->over)
-        return; /* this process is void, and about to end */
+        return true; /* this process is void, and about to end */
+    if (has_worked_enough(o))
+        return false;
     uint8_t version = reader_byte(&in);
     BELAY_CHECK(version == ENTRY_VERSION || version == ENTRY_LEVEL);
     uint64_t now = reader_u64(&in);
-    r->log_bytes += data.len;
-    if (version == ENTRY_LEVEL) {
+    if (version == ENTRY_LEVEL)
         level_apply(r, &in, now);
-        return;
-    }
-    while (in.left.len > 0 && !o->over)
+    if (r->entry_done)
+        in.left = slice_of(data.data + r->entry_done, data.len - r->entry_done);
+    while (version == ENTRY_VERSION && in.left.len > 0 && !o->over && !has_worked_enough(o))
         apply_record(r, &in, now);
+    bool done = version == ENTRY_LEVEL || in.left.len == 0 || o->over;
+    r->entry_done = done ? 0 : data.len - in.left.len;
+    r->log_bytes += done ? data.len : 0;
+    return done;
 }
 
 /* --- into the log --- */
@@ -431,6 +444,7 @@ static void give_up(struct replica_group *r)
 static void settle_replica(struct replica_group *r)
 {
     struct replica *o = r->o;
+    group_go_on(r->group, replica_now(o));
     bool able = group_ready(r->group) && !group_transferring(r->group) && !o->full;
     if (able && !r->leads)
         start_leading(r);
@@ -555,6 +569,7 @@ void replica_tick(struct replica *o)
 {
     uint64_t now = replica_now(o);
     unsigned slack = heartbeat_slack(o, now);
+    o->work_until = engine_work(o->engine) + o->config.turn_work;
     for (size_t i = 0; i < o->base.n_groups; i++) {
         struct replica_group *r = &o->replicas[i];
         group_tick(r->group, now, slack);
@@ -662,6 +677,7 @@ static void raft_open(struct order *base, struct engine *e)
             replica_announce(r);
     }
     o->look_ms = o->opened_ms = replica_now(o);
+    o->work_until = engine_work(e) + o->config.turn_work;
     o->opened = true;
     o->placement_ms = replica_now(o) + ORDER_STEER_MS;
     full_look(o);

@@ -26,10 +26,11 @@ enum {
     ORDER_PENDING_MAX = 262144, /* ops of one shard that wait for their turn */
     ORDER_PATIENCE_MS = 10000,  /* how long an op waits for a leader, beyond its own wait */
     ORDER_RESEND_MS = 1000,     /* what is not applied by then is sent again */
-    ORDER_PROBE_MS = 100,       /* and so is a question that is not answered */
-    ORDER_COMMIT_WAIT_MS = 2,   /* so long the next entry waits for the last one at most */
-    ORDER_COMPLAIN_MS = 10000,  /* between two lines about what one node says */
-    ORDER_ASKS_MAX = 64,        /* wishes of operators at one node */
+    ORDER_TURN_WORK = 50000,   /* engine_work() between two ticks; then everything else first */
+    ORDER_PROBE_MS = 100,      /* and so is a question that is not answered */
+    ORDER_COMMIT_WAIT_MS = 2,  /* so long the next entry waits for the last one at most */
+    ORDER_COMPLAIN_MS = 10000, /* between two lines about what one node says */
+    ORDER_ASKS_MAX = 64,       /* wishes of operators at one node */
     ORDER_SILENCE_MS =
         30000,               /* a node not heard for so long: who waits there leaves the line */
     ORDER_UNHEARD_MS = 3000, /* and before that, for so long: it is passed over. A node speaks
@@ -100,6 +101,7 @@ struct replica_config {
     uint64_t segment_bytes, snapshot_bytes; /* 0: the defaults */
     unsigned trailing;                      /* 0: ORDER_TRAILING */
     size_t piece_bytes;                     /* 0: ORDER_PIECE_BYTES */
+    uint64_t turn_work;                     /* 0: ORDER_TURN_WORK */
     uint64_t silence_ms;                    /* 0: ORDER_SILENCE_MS */
     uint64_t doubt_ms;                      /* 0: ORDER_DOUBT_MS */
     unsigned inflight;                      /* 0: GROUP_INFLIGHT_MAX */
@@ -207,7 +209,7 @@ struct admin_request {
     char name[MEMBER_NAME_MAX];
     char peer[MEMBER_PLACE_MAX];
     uint8_t priority;
-    uint16_t group; /* 0, but for a transfer */
+    uint16_t group;   /* 0, but for a transfer */
     uint64_t join[2]; /* WISH_ADD: struct member; 0: nobody asks it for a secret */
 };
 

@@ -122,6 +122,7 @@ struct replica_group {
     char snapshot_name[DISK_NAME_MAX];
     char old_snapshot[DISK_NAME_MAX]; /* to be removed when the new one is in the journal */
     uint64_t log_bytes;               /* applied since the snapshot */
+    size_t entry_done;                /* so many bytes of the entry that is being applied */
     uint64_t retry_ms;                /* no snapshot before: the last one failed */
 
     struct origin origins[NODE_PLACES]; /* by place */
@@ -174,6 +175,7 @@ struct replica {
     struct journal *journal;
     uint64_t cluster, run;     /* run: starts of this directory, and runs that were ended */
     uint64_t start;            /* number of this process in this run: replica_start.c */
+    uint64_t work_until;       /* engine_work(): no more is applied before the next tick */
     size_t n_doubts;           /* groups in which its word does not count yet */
     bool over;                 /* another start has made this one void */
     bool fresh;                /* nothing was in it */

@@ -301,7 +301,7 @@ uint64_t replica_next_ms(const struct replica *o)
         next = soon;
     for (size_t i = 0; i < o->base.n_groups; i++) {
         const struct replica_group *r = &o->replicas[i];
-        uint64_t at = group_next_ms(r->group);
+        uint64_t at = group_has_more(r->group) ? replica_now(o) : group_next_ms(r->group);
         next = at < next ? at : next;
         if ((r->first || r->reads) && soon < next)
             next = soon;

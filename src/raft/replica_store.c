@@ -400,7 +400,7 @@ void store_restore(void *ctx, uint16_t group_no)
     fetch_take(r, &judged);
     take_judged(r, &judged);
     engine_adopt(o->engine, group_no, judged.state);
-    r->log_bytes = 0;
+    r->log_bytes = r->entry_done = 0;
     start_check(r);
     const struct origin *self = replica_origin(r, o->config.node);
     uint64_t applied = self && self->run == o->run ? self->applied : 0;
@@ -708,6 +708,8 @@ enum belay_err store_open(struct replica *o)
         o->config.segment_bytes = JOURNAL_SEGMENT_BYTES;
     if (o->config.trailing == 0)
         o->config.trailing = ORDER_TRAILING;
+    if (o->config.turn_work == 0)
+        o->config.turn_work = ORDER_TURN_WORK;
     if (o->config.piece_bytes == 0)
         o->config.piece_bytes = ORDER_PIECE_BYTES;
     BELAY_CHECK(!o->journal);

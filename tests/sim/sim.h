@@ -84,6 +84,7 @@ struct sim_plan {
     unsigned delay_ms, disk_ms; /* at most */
     unsigned inflight;          /* entries on their way to a follower */
     uint64_t snapshot_bytes, segment_bytes;
+    uint64_t turn_work; /* so much is applied before everything else goes on */
     uint64_t fault_every_ms;
 };
 

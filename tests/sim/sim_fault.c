@@ -140,6 +140,7 @@ void sim_plan(uint64_t seed, enum sim_aim aim, struct sim_plan *ret)
     static const uint64_t snaps[] = {600, 2000, 8000, 1 << 20};
     static const size_t groups[] = {1, 1, 1, 1, 3, 4};
     static const uint64_t segments[] = {JOURNAL_SEGMENT_BYTES_MIN, 4 << 10, 16 << 10, 64 << 10};
+    static const uint64_t turns[] = {1, 40, 0}; /* one op, two or three, all */
     *ret = (struct sim_plan){.seed = seed,
                              .nodes = sizes[sim_random(&w, 6)],
                              .span_ms = 40000,
@@ -171,6 +172,7 @@ void sim_plan(uint64_t seed, enum sim_aim aim, struct sim_plan *ret)
     ret->segment_bytes = segments[sim_random(&w, 4)];
     if (ret->snapshot_bytes > 8000) /* a disk has room for SIM_DISK_FILES */
         ret->segment_bytes = 64 << 10;
+    ret->turn_work = turns[seed % 3];
     ret->old_copies = sim_chance(&w, 25);
     ret->upgrade = sim_chance(&w, 25);
     aim_at(ret, aim);

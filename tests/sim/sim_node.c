@@ -255,6 +255,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                                     .segment_bytes = w->plan.segment_bytes,
                                     .snapshot_bytes = w->plan.snapshot_bytes,
                                     .trailing = 4,
+                                    .turn_work = w->plan.turn_work,
                                     .piece_bytes = 40 + w->plan.seed * 97 % 300,
                                     .silence_ms =
                                         w->plan.seed % 2 ? 0 : 700, /* a node is soon gone */

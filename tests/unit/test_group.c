@@ -40,12 +40,13 @@ static void send_message(void *ctx, uint64_t to, const struct peer_message *msg)
     w->offers++;
 }
 
-static void apply(void *ctx, uint16_t shard, uint64_t index, struct slice data)
+static bool apply(void *ctx, uint16_t shard, uint64_t index, struct slice data)
 {
     (void)ctx;
     (void)shard;
     (void)index;
     (void)data;
+    return true;
 }
 
 static void changed(void *ctx, uint16_t shard)

@@ -255,6 +255,41 @@ static void a_directory_with_a_wrong_entry_does_not_start_and_repair_says_why(vo
     assert_int_equal(open_node(NULL), 0);
 }
 
+/* What is committed together may cost more than a turn: the rest comes in the next ones. */
+static void a_long_entry_is_applied_in_turns(void **state)
+{
+    (void)state;
+    enum { OPS = 20000 };
+    struct replica *o = replica_of(n.order);
+    struct op tick = {.kind = OP_TICK};
+    struct buf entry = {0}, bytes = {0};
+    op_encode(&tick, &bytes);
+    buf_put_byte(&entry, ENTRY_VERSION);
+    varint_put(&entry, 1000);
+    for (uint64_t i = 1; i <= OPS; i++) {
+        varint_put(&entry, LEADER);
+        varint_put(&entry, 1);
+        varint_put(&entry, i);
+        varint_put_bytes(&entry, buf_slice(&bytes));
+    }
+    uint64_t turns = 0, before = engine_work(n.engine);
+    const uint64_t most = ORDER_TURN_WORK + ORDER_TURN_WORK / 10;
+    uint64_t applied = group_applied(replica()->group);
+    assert_true(say(LEADER, append_one(2, buf_slice(&entry))));
+    assert_in_range(engine_work(n.engine) - before, 1, most);
+    for (; group_applied(replica()->group) == applied; turns++) {
+        before = engine_work(n.engine);
+        assert_true(turns < OPS && replica_next_ms(o) <= n.now_ms);
+        replica_tick(o);
+        single_node_pump(&n);
+        assert_in_range(engine_work(n.engine) - before, 1, most);
+    }
+    assert_true(turns > 1);
+    assert_int_equal(replica_origin(replica(), LEADER)->applied, OPS);
+    buf_done(&entry);
+    buf_done(&bytes);
+}
+
 /* Who was added while this node was away is known by what another member says. */
 static void members_are_named_by_members(void **state)
 {
@@ -295,6 +330,8 @@ int main(void)
         TEST(who_is_no_member_hands_nothing_over),
         TEST(wrong_ops_are_not_taken_over),
         TEST(a_directory_with_a_wrong_entry_does_not_start_and_repair_says_why),
+        cmocka_unit_test_setup_teardown(a_long_entry_is_applied_in_turns, open_node,
+                                        close_node),
         cmocka_unit_test_setup_teardown(members_are_named_by_members, open_node, close_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
