@@ -1,3 +1,4 @@
+/* admission.c - the text that lets a new node in, and who is no member or not the one it says. */
 #include "net/admission.h"
 
 #include "base/check.h"
