@@ -172,6 +172,13 @@ class Server:
                 raise AssertionError("%s is %s, not below %s" % (name, self.metric(name), value))
             time.sleep(0.005)
 
+    def until_above(self, name, value, seconds=WAIT_S):
+        end = time.monotonic() + seconds
+        while self.metric(name) <= value:
+            if time.monotonic() > end:
+                raise AssertionError("%s is %s, not above %s" % (name, self.metric(name), value))
+            time.sleep(0.05)
+
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
