@@ -72,6 +72,40 @@ static void use_huge_pages(void)
 
 enum { SEGMENT_KB_MIN = 16, SEGMENT_KB_MAX = 1 << 20 };
 
+static int check_tls(const struct cli *c)
+{
+    bool own = cli_given(c, "tls-cert"), other = cli_given(c, "client-tls-cert");
+    bool peers = cli_given(c, "peer-listen");
+    if (own != cli_given(c, "tls-key"))
+        return cli_usage(c, "--tls-cert and --tls-key belong together");
+    if (other != cli_given(c, "client-tls-key"))
+        return cli_usage(c, "--client-tls-cert and --client-tls-key belong together");
+    if (peers && own != cli_given(c, "tls-ca"))
+        return cli_usage(c, "--tls-ca, --tls-cert and --tls-key belong together between nodes");
+    if (peers && !own && !cli_given(c, "insecure"))
+        return cli_usage(c,
+                         "--peer-listen needs --tls-ca, --tls-cert and --tls-key (belay cert "
+                         "makes them), or --insecure");
+    if (!own && !other && (cli_given(c, "tls-ca") || cli_given(c, "client-tls-ca")))
+        return cli_usage(c, "who asks clients for certificates needs --tls-cert and --tls-key");
+    return CLI_OK;
+}
+
+static struct tls_files tls_for_nodes(const struct cli *c)
+{
+    return (struct tls_files){.ca = cli_text(c, "tls-ca", NULL),
+                              .cert = cli_text(c, "tls-cert", NULL),
+                              .key = cli_text(c, "tls-key", NULL)};
+}
+
+static struct tls_files tls_for_clients(const struct cli *c)
+{
+    struct tls_files own = tls_for_nodes(c);
+    return (struct tls_files){.ca = cli_text(c, "client-tls-ca", own.ca),
+                              .cert = cli_text(c, "client-tls-cert", own.cert),
+                              .key = cli_text(c, "client-tls-key", own.key)};
+}
+
 /* Words that mean nothing without others: a node of a cluster that keeps nothing would be a
  * server of its own, and nobody would notice. */
 static int check_company(const struct cli *c)
@@ -91,16 +125,7 @@ static int check_company(const struct cli *c)
         return cli_usage(c, "--schema needs --postgres-file, --postgres or BELAY_POSTGRES");
     if (cli_given(c, "peers") && (!cli_given(c, "node") || !cli_given(c, "peer-listen")))
         return cli_usage(c, "--peers needs --node and --peer-listen");
-    int tls = cli_given(c, "tls-ca") + cli_given(c, "tls-cert") + cli_given(c, "tls-key");
-    if (tls != 0 && tls != 3)
-        return cli_usage(c, "--tls-ca, --tls-cert and --tls-key belong together");
-    if (tls != 0 && !cli_given(c, "peer-listen"))
-        return cli_usage(c, "--tls-ca needs --peer-listen: it is for the other nodes");
-    if (tls == 0 && cli_given(c, "peer-listen") && !cli_given(c, "insecure"))
-        return cli_usage(c,
-                         "--peer-listen needs --tls-ca, --tls-cert and --tls-key (belay cert "
-                         "makes them), or --insecure");
-    return CLI_OK;
+    return check_tls(c);
 }
 
 static int check_sizes(const struct cli *c)
@@ -170,9 +195,7 @@ static int serve(struct cli *c)
                     .node = cli_text(c, "node", NULL),
                     .peers = cli_text(c, "peers", NULL),
                     .peer_listen = cli_text(c, "peer-listen", NULL),
-                    .tls_ca = cli_text(c, "tls-ca", NULL),
-                    .tls_cert = cli_text(c, "tls-cert", NULL),
-                    .tls_key = cli_text(c, "tls-key", NULL),
+                    .tls = tls_for_nodes(c),
                     .join = cli_text(c, "join", NULL),
                     .shards = (size_t)shards,
                     .priority = (uint8_t)priority,
@@ -180,6 +203,7 @@ static int serve(struct cli *c)
                     .segment_bytes = (uint64_t)cli_number(c, "segment-kb", 0) * 1024,
                     .snapshot_bytes = (uint64_t)cli_number(c, "snapshot-kb", 0) * 1024,
                     .fast_failover = cli_given(c, "fast-failover")},
+        .tls = tls_for_clients(c),
         .postgres = postgres,
         .schema = cli_text(c, "schema", "belay"),
         .hosts = hosts,
@@ -198,9 +222,14 @@ static const struct cli_option serve_options[] = {
     {"node", 0, CLI_TEXT, "NAME", "this node's name in its cluster"},
     {"peers", 0, CLI_TEXT, "N=HOST:PORT,...", "the first members, the same list everywhere"},
     {"peer-listen", 0, CLI_TEXT, "ADDRESS:PORT", "where the other nodes connect"},
-    {"tls-ca", 0, CLI_TEXT, "FILE", "nodes believe certificates of this CA (belay cert)"},
-    {"tls-cert", 0, CLI_TEXT, "FILE", "this node's certificate; SIGHUP reads it again"},
+    {"tls-cert", 0, CLI_TEXT, "FILE",
+     "this server's certificate, for clients and nodes (belay cert); SIGHUP reads it again"},
     {"tls-key", 0, CLI_TEXT, "FILE", "and its key"},
+    {"tls-ca", 0, CLI_TEXT, "FILE",
+     "nodes, and clients with a certificate, are believed when they have it from this CA"},
+    {"client-tls-cert", 0, CLI_TEXT, "FILE", "for clients another certificate than for nodes"},
+    {"client-tls-key", 0, CLI_TEXT, "FILE", "and its key"},
+    {"client-tls-ca", 0, CLI_TEXT, "FILE", "for clients another CA than for nodes"},
     {"join", 0, CLI_TEXT, "N:CLUSTER:SECRET", "wait to be added to a cluster: of CLUSTER ADD"},
     {"shards", 0, CLI_NUMBER, "N",
      "Raft groups for what is in the namespaces, for good (1; a cluster: 16)"},
@@ -216,14 +245,15 @@ static const struct cli_option serve_options[] = {
      "the same, in the command line: others see a password in it until the server has started"},
     {"schema", 0, CLI_TEXT, "NAME", "the queue's schema in it (belay)"},
     {"insecure", 0, CLI_FLAG, NULL,
-     "listen beyond loopback although nobody logs in; nodes speak plain text without --tls-ca"},
+     "beyond loopback too: plain text, and nobody has to log in; nodes without --tls-ca"},
     {"host", 0, CLI_TEXT, "NAME", "another name of this server that web pages may use"},
     {"max-memory", 0, CLI_SIZE, "SIZE",
      "above it new things are refused with OVERLOADED (three fifths of what is there)"},
     {"max-connections", 0, CLI_NUMBER, "N", "connections at once (10000)"},
     {"max-connections-per-address", 0, CLI_NUMBER, "N",
      "of one address (a quarter of them; loopback: all)"},
-    {"head-timeout", 0, CLI_DURATION, "D", "an HTTP head must arrive within (10s)"},
+    {"head-timeout", 0, CLI_DURATION, "D",
+     "an HTTP head, and a handshake of TLS, must arrive within (10s)"},
     {"body-timeout", 0, CLI_DURATION, "D", "a body or a RESP request must arrive within (30s)"},
     {"idle-timeout", 0, CLI_DURATION, "D", "HTTP connections without a request (60s)"},
     {"resp-idle-timeout", 0, CLI_DURATION, "D",

@@ -134,7 +134,13 @@ static struct reply *stranger(const struct call *c)
 
 struct reply *rights_refuse(struct call *c)
 {
-    if (!c->context->closed || c->command->need == NEED_NOTHING)
+    if (c->command->need == NEED_NOTHING)
+        return NULL;
+    if (c->context->unclaimed)
+        return reply_error(c->arena, BELAY_ERR_DENIED,
+                           "nobody can log in yet, and from other machines one has to: run "
+                           "\"belay auth init\" on the server's machine");
+    if (!c->context->closed)
         return NULL;
     if (!c->context->who)
         return stranger(c);

@@ -275,6 +275,7 @@ static void on_peer(uv_stream_t *listener, int status)
     (void)uv_tcp_init(p->config.loop, &in->tcp);
     in->tcp.data = in;
     in->tls = p->config.tls ? tls_open(p->config.tls, true) : NULL;
+    BELAY_CHECK(in->tls || !p->config.tls);
     list_push_back(&p->inlets, &in->all);
     if (uv_accept(listener, (uv_stream_t *)&in->tcp) != 0 ||
         uv_read_start((uv_stream_t *)&in->tcp, on_inlet_alloc, on_inlet_read) != 0)

@@ -286,6 +286,7 @@ static void on_connected(uv_connect_t *c, int status)
         return;
     }
     a->tls = tls_open(l->p->config.tls, false);
+    BELAY_CHECK(a->tls);
     if (!peer_send_tls(a->tls, &a->tcp))
         end_attempt(l, a);
 }

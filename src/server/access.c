@@ -113,18 +113,19 @@ static bool is_our_name(const struct server *s, struct slice host)
     return false;
 }
 
-/* "http://" and the Host of this request. */
-static bool is_our_origin(const struct request *req)
+/* "http://" or "https://", and the Host of this request. */
+static bool is_our_origin(const struct request *req, bool sealed)
 {
-    struct slice scheme = SLICE("http://");
+    struct slice scheme = sealed ? SLICE("https://") : SLICE("http://");
     return slice_starts(req->origin, scheme) &&
            slice_eq_nocase(
                slice_of(req->origin.data + scheme.len, req->origin.len - scheme.len),
                req->host);
 }
 
-const char *access_http(const struct server *s, const struct request *req)
+const char *access_http(const struct conn *c, const struct request *req)
 {
+    const struct server *s = c->server;
     bool reads = slice_eq(req->verb, SLICE("GET")) || slice_eq(req->verb, SLICE("HEAD"));
     /* HTTP/1.0 may leave it out; no browser does */
     if (req->host.len && !is_our_name(s, req->host))
@@ -132,7 +133,7 @@ const char *access_http(const struct server *s, const struct request *req)
     if (slice_eq(req->fetch_site, SLICE("cross-site")) ||
         slice_eq(req->fetch_site, SLICE("same-site")))
         return "a page of another origin may ask nothing here";
-    if (!reads && req->origin.len && !is_our_origin(req))
+    if (!reads && req->origin.len && !is_our_origin(req, c->tls != NULL))
         return "a page of another origin may not change anything here";
     return NULL;
 }

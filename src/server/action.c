@@ -49,7 +49,8 @@ static bool log_in(struct conn *c, const struct call *call)
     case LOGIN_WAIT:
         return false;
     case LOGIN_NO:
-        if (engine_closed(c->server->engine)) /* as of now: group 0 has been asked */
+        /* as of now: group 0 has been asked */
+        if (engine_closed(c->server->engine) || !conn_is_trusted(c))
             no = reply_error(a, BELAY_ERR_LOGIN, "the token is not valid, or not any more");
         else
             no = reply_error(

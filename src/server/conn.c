@@ -36,7 +36,7 @@ static void report_in(struct conn *c)
     c->in_reported = c->in.cap;
 }
 
-static void in_put(struct conn *c, struct slice bytes)
+void conn_keep(struct conn *c, struct slice bytes)
 {
     buf_put_slice(&c->in, bytes);
     BELAY_CHECK(!c->in.oom);
@@ -48,6 +48,11 @@ static void in_consume(struct conn *c, size_t n)
     buf_consume(&c->in, n);
     buf_shrink(&c->in);
     report_in(c);
+}
+
+void conn_forget_kept(struct conn *c)
+{
+    in_consume(c, buf_len(&c->in));
 }
 
 void conn_expect(struct conn *c, size_t was, size_t is)
@@ -155,6 +160,7 @@ void conn_close(struct conn *c)
     list_remove(&c->turn);
     list_remove(&c->woken);
     list_remove(&c->sliced);
+    secure_close(c);
     buf_done(&c->out);
     report_out(c, (enum budget_part)c->reported_as, c->writing_cap);
     c->server->leaving[c->reported_as] += c->reported; /* until libuv lets go of it */
@@ -188,7 +194,9 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
 {
     (void)suggested;
     const struct conn *c = handle->data;
-    *ret = uv_buf_init(c->server->read_mem, SERVER_READ_BYTES);
+    bool shakes = secure_is_shaking(c) || (c->server->tls.context && c->door == DOOR_SNIFF);
+    *ret = uv_buf_init(c->server->read_mem,
+                       shakes ? CONN_HANDSHAKE_READ_BYTES : SERVER_READ_BYTES);
 }
 
 static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf);
@@ -226,8 +234,6 @@ static bool is_sliced(const struct conn *c)
     return !list_empty(&c->sliced);
 }
 
-static void stay_awake(struct server *s);
-
 /* So many others have been served in this turn that nobody else is. */
 static bool is_late(struct conn *c)
 {
@@ -240,18 +246,18 @@ static void take(struct conn *c, struct slice bytes)
 {
     struct server *s = c->server;
     if (is_late(c)) {
-        in_put(c, bytes);
+        conn_keep(c, bytes);
         c->since_ms = now_ms(c);
         list_push_back(&s->late, &c->sliced);
-        stay_awake(s);
+        conn_stay_awake(s);
         return;
     }
     bool fresh = buf_len(&c->in) == 0;
     if (!fresh)
-        in_put(c, bytes);
+        conn_keep(c, bytes);
     size_t used = pipeline_feed(c, fresh ? bytes : buf_slice(&c->in));
     if (fresh && used < bytes.len)
-        in_put(c, slice_of(bytes.data + used, bytes.len - used));
+        conn_keep(c, slice_of(bytes.data + used, bytes.len - used));
     else if (!fresh)
         in_consume(c, used);
     if (fresh || used)
@@ -276,13 +282,22 @@ static bool keeps_enough(const struct conn *c)
 /* Has a deadline: an unfinished request, an idle time, a reader that must go on reading. */
 static void settle(struct conn *c)
 {
-    bool timed = buf_len(&c->in) || c->door != DOOR_SNIFF || c->writing || c->lingering ||
-                 c->half_closed;
+    bool timed = buf_len(&c->in) || c->tls || c->door != DOOR_SNIFF || c->writing ||
+                 c->lingering || c->half_closed;
     if (timed && list_empty(&c->timed))
         list_push_back(&c->server->timed, &c->timed);
     else if (!timed)
         list_remove(&c->timed);
-    set_reading(c, !c->half_closed && !is_sliced(c) && !keeps_enough(c));
+    set_reading(c,
+                !c->half_closed && !is_sliced(c) && !keeps_enough(c) && !secure_is_in_line(c));
+}
+
+void conn_take(struct conn *c, struct slice bytes)
+{
+    if (bytes.len && !c->closing_in)
+        take(c, bytes);
+    if (c->tls && tls_state(c->tls) == TLS_CLOSED && !c->half_closed)
+        on_eof(c, UV_EOF);
 }
 
 static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf)
@@ -302,7 +317,13 @@ static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf)
     s->metrics.bytes_in += (uint64_t)n;
     if (c->closing_in || c->lingering || (c->watch && c->door == DOOR_HTTP))
         return; /* nothing more is taken from it */
-    take(c, slice_of(buf->base, (size_t)n));
+    struct slice bytes = slice_of(buf->base, (size_t)n);
+    if (secure_begins(c, bytes))
+        secure_open(c);
+    if (c->doomed)
+        return;
+    if (!c->tls || secure_read(c, &bytes))
+        conn_take(c, bytes);
     settle(c);
 }
 
@@ -312,12 +333,14 @@ static void on_idle(uv_idle_t *idle)
 {
     struct server *s = idle->data;
     conn_go_on(s);
-    if (list_empty(&s->sliced) && list_empty(&s->late) && list_empty(&s->woken))
+    secure_go_on(s);
+    if (list_empty(&s->sliced) && list_empty(&s->late) && list_empty(&s->woken) &&
+        list_empty(&s->in_line))
         (void)uv_idle_stop(&s->idle);
 }
 
-/* There is more to do: the loop looks at the sockets, and does not wait for them. */
-static void stay_awake(struct server *s)
+/* The loop looks at the sockets, and does not wait for them. */
+void conn_stay_awake(struct server *s)
 {
     (void)uv_idle_start(&s->idle, on_idle);
 }
@@ -325,7 +348,7 @@ static void stay_awake(struct server *s)
 void conn_yield(struct conn *c)
 {
     list_push_back(&c->server->sliced, &c->sliced);
-    stay_awake(c->server);
+    conn_stay_awake(c->server);
 }
 
 void conn_wake(struct conn *c)
@@ -343,7 +366,7 @@ void conn_tell(struct server *s)
         conn_flush(c);
     }
     if (!list_empty(&s->woken))
-        stay_awake(s);
+        conn_stay_awake(s);
 }
 
 /* One of each kind in turn: who asks for little does not wait for all who ask for much. */
@@ -395,13 +418,13 @@ static void on_written(uv_write_t *req, int status)
 }
 
 /* What the socket did not take at once is handed to libuv. */
-static void write_rest(struct conn *c)
+static void write_rest(struct conn *c, struct buf *rest)
 {
     struct write *w = mem_zalloc(sizeof *w);
     w->conn = c;
-    w->bytes = c->out;
+    w->bytes = *rest;
     w->req.data = w;
-    c->out = (struct buf){0};
+    *rest = (struct buf){0};
     c->writing = true;
     c->writing_bytes = buf_len(&w->bytes);
     c->writing_cap = w->bytes.cap;
@@ -419,10 +442,12 @@ static void write_rest(struct conn *c)
 static void write_out(struct conn *c)
 {
     BELAY_CHECK(!c->out.oom);
-    size_t len = buf_len(&c->out);
-    if (c->writing || len == 0)
+    if (c->writing)
         return;
-    ssize_t n = send(c->fd, buf_data(&c->out), len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    struct buf *bytes = c->tls ? secure_seal(c) : &c->out;
+    if (buf_len(bytes) == 0)
+        return;
+    ssize_t n = send(c->fd, buf_data(bytes), buf_len(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
         note_end(c, uv_translate_sys_error(errno));
         c->doomed = true;
@@ -434,12 +459,14 @@ static void write_out(struct conn *c)
         c->handover_ns = c->handovers = 0;
     }
     if (n > 0) {
-        buf_consume(&c->out, (size_t)n);
+        buf_consume(bytes, (size_t)n);
         c->server->metrics.bytes_out += (uint64_t)n;
     }
-    if (buf_len(&c->out))
-        write_rest(c);
-    else
+    if (buf_len(bytes))
+        write_rest(c, bytes);
+    else if (buf_len(&c->out))
+        conn_wake(c); /* not all was sealed: the others first */
+    if (buf_len(&c->out) == 0)
         out_recycle(c);
 }
 
@@ -495,6 +522,8 @@ void conn_flush(struct conn *c)
     }
     bool last = c->closing_in || (c->half_closed && !c->paused && !is_sliced(c));
     bool done = last && !c->head && !c->writing && buf_len(&c->out) == 0;
+    if (done && !c->lingering && c->tls)
+        secure_end(c);
     if (done && !c->lingering) {
         if (c->unheard && c->reading)
             linger(c);
@@ -590,6 +619,8 @@ static void sweep_one(struct conn *c, uint64_t now)
         late = age >= CONN_LINGER_MS;
     else if (reader_stalls(c, now))
         late = true;
+    else if (secure_is_shaking(c))
+        late = age >= limits->head_ms;
     else if (c->half_closed)
         late = age >= CONN_HALF_CLOSED_MS;
     else if (c->head || c->watch || c->closing_in || c->logging_in)
@@ -639,6 +670,11 @@ static bool admit(struct conn *c)
                          conn_evict(s));
 }
 
+bool conn_is_trusted(const struct conn *c)
+{
+    return c->server->config->insecure || source_is_operator(c->source);
+}
+
 void conn_open(struct server *s)
 {
     struct conn *c = mem_zalloc(sizeof *c);
@@ -654,6 +690,8 @@ void conn_open(struct server *s)
     list_init(&c->woken);
     list_init(&c->sliced);
     list_init(&c->keeper);
+    list_init(&c->shaking);
+    list_init(&c->in_line);
     c->reported_as = BUDGET_OUTPUT;
     BELAY_CHECK(uv_tcp_init(&s->loop, &c->tcp) == 0);
     s->n_conns++;

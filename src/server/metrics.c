@@ -156,6 +156,13 @@ static void put_gauges(const struct server *s, struct buf *out)
         "Connections closed: too much for them was not sent.", m->closed_overloaded);
     one(out, "belay_overloaded_total", "counter", "Requests refused: no memory for new things.",
         m->refused_overloaded);
+    one(out, "belay_tls_handshakes", "gauge", "Handshakes of TLS that are under way.",
+        s->n_shaking);
+    one(out, "belay_tls_opened_total", "counter", "Connections that are sealed with TLS.",
+        m->tls_opened);
+    one(out, "belay_tls_failed_total", "counter",
+        "Connections with TLS that failed, or gave way to others in their handshake.",
+        m->tls_failed);
     one(out, "belay_failed_logins_total", "counter", "Logins with a token that does not count.",
         m->failed_logins);
     one(out, "belay_guard_refused_total", "counter", "Requests of foreign pages refused.",
@@ -259,6 +266,16 @@ static void put_cluster(const struct server *s, struct buf *out)
     put_shards(s, out);
 }
 
+static void put_certificate(const struct server *s, struct buf *out)
+{
+    if (!s->tls.context)
+        return;
+    int64_t left = tls_context_expires_s(s->tls.context);
+    one(out, "belay_client_certificate_expiry_seconds", "gauge",
+        "Until the certificate that clients are shown ends; 0: it has.",
+        left > 0 ? (uint64_t)left : 0);
+}
+
 void metrics_write(const struct server *s, struct buf *out)
 {
     put_requests(&s->metrics, out);
@@ -266,6 +283,7 @@ void metrics_write(const struct server *s, struct buf *out)
     put_handover(&s->metrics, out);
     put_gauges(s, out);
     put_memory(s, out);
+    put_certificate(s, out);
     if (s->runtime)
         put_cluster(s, out);
 }

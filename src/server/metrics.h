@@ -18,6 +18,7 @@ struct metrics {
     uint64_t accepted, closed_timeout, closed_lagging, closed_overloaded, closed_yielded,
         refused_connections, refused_overloaded, refused_guard, paused;
     uint64_t failed_logins;
+    uint64_t tls_opened, tls_failed;
     uint64_t bytes_in, bytes_out;
     uint64_t lag_ms, lag_max_ms;
     uint64_t started_ms;

@@ -484,6 +484,7 @@ static bool run(struct conn *c, bool close)
                               .target = c->target,
                               .scripts = s->scripts,
                               .closed = engine_closed(s->engine),
+                              .unclaimed = !engine_closed(s->engine) && !conn_is_trusted(c),
                               .wall_ms = login_wall_ms()};
     if (context.closed) {
         if (login_who(c, context.wall_ms, &who)) {
@@ -577,7 +578,7 @@ static bool run_http(struct conn *c)
     struct server *s = c->server;
     take_head(c, &s->request);
     bool close = !s->request.keep_alive || s->stopping;
-    const char *why = access_http(s, &s->request);
+    const char *why = access_http(c, &s->request);
     bool known = why || take_login(c, close);
     if (c->logging_in)
         return false;
@@ -621,6 +622,9 @@ static size_t take_http(struct conn *c, struct slice in)
     return 0;
 }
 
+static const char plain_text[] =
+    "this server takes only TLS from other machines: rediss://, https:// or tls://";
+
 size_t pipeline_feed(struct conn *c, struct slice in)
 {
     size_t used = 0;
@@ -632,6 +636,10 @@ size_t pipeline_feed(struct conn *c, struct slice in)
             if (step == HTTP_MORE)
                 break;
             c->door = step == HTTP_DONE ? DOOR_HTTP : DOOR_RESP;
+            if (!c->tls && !conn_is_trusted(c)) {
+                pipeline_fail(c, BELAY_ERR_DENIED, 0, plain_text);
+                return in.len;
+            }
         }
         arena_reset(&c->server->request_arena);
         size_t n = c->door == DOOR_RESP ? take_resp(c, left) : take_http(c, left);

@@ -236,6 +236,7 @@ static void on_second(uv_timer_t *timer)
     attach_look(s);
     login_look(s);
     login_reset(s);
+    tls_own_look(&s->tls, now);
     if (s->accept_waiting)
         (void)conn_evict(s);
     if (s->stopping && now >= s->stop_at_ms) {
@@ -301,10 +302,11 @@ static bool listen_on(struct server *s)
         log_error("server.listen", "address=%s error=\"%s\"", text, why);
         return false;
     }
-    if (!access_is_loopback((struct sockaddr *)&addr) && !s->config->insecure) {
+    if (!access_is_loopback((struct sockaddr *)&addr) && !s->config->insecure &&
+        !s->tls.context) {
         log_error("server.listen",
-                  "address=%s error=\"refusing to listen beyond loopback "
-                  "without credentials; --insecure if you must\"",
+                  "address=%s error=\"refusing to listen beyond loopback without TLS "
+                  "(--tls-cert and --tls-key; belay cert makes them); --insecure if you must\"",
                   text);
         return false;
     }
@@ -324,6 +326,7 @@ static bool listen_on(struct server *s)
 static void open_handles(struct server *s)
 {
     (void)uv_replace_allocator(tally_malloc, tally_realloc, tally_calloc, tally_free);
+    tls_own_count_memory();
     BELAY_CHECK(uv_loop_init(&s->loop) == 0);
     (void)uv_tcp_init(&s->loop, &s->listener);
     (void)uv_timer_init(&s->loop, &s->engine_timer);
@@ -343,6 +346,7 @@ static void on_reload(uv_signal_t *sig, int number)
 {
     struct server *s = sig->data;
     (void)number;
+    tls_own_reload(&s->tls, uv_now(&s->loop));
     if (s->runtime)
         host_reload(s->runtime);
 }
@@ -360,7 +364,7 @@ static void start_handles(struct server *s)
     (void)uv_check_start(&s->check, on_check);
     (void)uv_signal_start(&s->sigterm, on_signal, SIGTERM);
     (void)uv_signal_start(&s->sigint, on_signal, SIGINT);
-    if (s->config->cluster.tls_ca)
+    if (s->config->cluster.tls.cert || s->tls.context)
         (void)uv_signal_start(&s->sighup, on_reload, SIGHUP);
 }
 
@@ -388,7 +392,7 @@ static bool open_order(struct server *s, struct order **ret)
                                     .fast_failover = c->fast_failover,
                                     .insecure = s->config->insecure,
                                     .peer_bytes = budget_share(&s->budget, BUDGET_PEERS),
-                                    .tls = {c->tls_ca, c->tls_cert, c->tls_key},
+                                    .tls = c->peer_listen ? c->tls : (struct tls_files){0},
                                     .removed = on_removed,
                                     .ctx = s};
     return runtime_open(&config, &s->runtime, ret) == BELAY_OK;
@@ -440,6 +444,9 @@ static void release(struct server *s)
     }
     while (s->n_spare)
         buf_done(&s->spare[--s->n_spare]);
+    buf_done(&s->plain);
+    buf_done(&s->wire);
+    tls_own_close(&s->tls);
     free(s->read_mem);
     free(s);
 }
@@ -474,12 +481,16 @@ enum server_end server_run(const struct server_config *config)
     list_init(&s->woken);
     list_init(&s->sliced);
     list_init(&s->late);
+    list_init(&s->shaking);
+    list_init(&s->in_line);
     source_init(s);
     attach_init(s);
     (void)signal(SIGPIPE, SIG_IGN);
     open_handles(s);
     s->max_conns = allowed_connections(config->max_connections);
-    bool started = open_engine(s) && listen_on(s);
+    bool started = open_engine(s) &&
+                   tls_own_open(&s->tls, &config->tls, TLS_CLIENTS, uv_now(&s->loop)) &&
+                   listen_on(s);
     if (started) {
         log_info("server.start", "version=%s address=%s engine=%s connections=%zu memory=%zu",
                  BELAY_VERSION, s->address, s->runtime ? "raft" : "memory", s->max_conns,

@@ -2,6 +2,8 @@
 #ifndef BELAY_SERVER_SERVER_H
 #define BELAY_SERVER_SERVER_H
 
+#include "tls/tls.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,9 +34,13 @@ enum {
         16,                  /* connections kept for loopback addresses; of few, a sixteenth */
     SERVER_ADDRESS_PART = 4, /* one address may have one of so many parts of all connections */
     CONN_WRITE_MS = 30 * 1000,
-    CONN_LINGER_MS = 1000,      /* after an error: time for the client to read it */
-    CONN_HALF_CLOSED_MS = 5000, /* a client that sends no more: time for its answers */
-    CONN_SILENT_MS = 10 * 1000, /* never spoke: may be closed in favour of a new one */
+    CONN_LINGER_MS = 1000,            /* after an error: time for the client to read it */
+    CONN_HALF_CLOSED_MS = 5000,       /* a client that sends no more: time for its answers */
+    CONN_HANDSHAKES_MAX = 1024,       /* of TLS, under way */
+    CONN_HANDSHAKES_SLICE_US = 1000,  /* so long a turn; then the others */
+    CONN_HANDSHAKE_READ_BYTES = 4096, /* one read, before it is known what it is */
+    CONN_SEAL_BYTES = 256 * 1024,     /* one write with TLS */
+    CONN_SILENT_MS = 10 * 1000,       /* never spoke: may be closed in favour of a new one */
     STREAM_HEARTBEAT_MS = 15 * 1000,
     SERVER_SHARDS_MAX = 64,
     SERVER_STOP_MS = 3000,  /* a graceful stop takes no longer */
@@ -47,15 +53,15 @@ enum {
 
 struct server_config {
     const char *listen; /* "127.0.0.1:7117", "[::1]:0" */
-    bool insecure;      /* may listen beyond loopback */
+    bool insecure;      /* beyond loopback: plain text will do, and nobody has to log in */
     bool reset_frees;   /* a connection that is reset counts as closed by its client */
     size_t max_connections;
-    size_t max_per_address;    /* of them; 0: a quarter, and all for loopback */
-    size_t max_memory;         /* bytes; 0: by what the process may have (budget.h) */
-    struct server_limits {     /* 0: the default */
-        uint64_t head_ms;      /* an HTTP head, or the first bytes, must be whole */
-        uint64_t body_ms;      /* a body, or a RESP request, must be whole */
-        uint64_t idle_ms;      /* HTTP keep-alive without a request */
+    size_t max_per_address; /* of them; 0: a quarter, and all for loopback */
+    size_t max_memory;      /* bytes; 0: by what the process may have (budget.h) */
+    struct server_limits {  /* 0: the default */
+        uint64_t head_ms;   /* an HTTP head, a handshake, or the first bytes, must be whole */
+        uint64_t body_ms;   /* a body, or a RESP request, must be whole */
+        uint64_t idle_ms;   /* HTTP keep-alive without a request */
         uint64_t resp_idle_ms; /* RESP without a request, a session, a watch or a wait */
         uint64_t write_ms;     /* a reader must take something */
     } limits;
@@ -63,14 +69,15 @@ struct server_config {
     uint64_t trust_period_ms;
     struct server_cluster { /* data NULL: nothing on disk */
         const char *data, *node, *peers, *peer_listen;
-        const char *tls_ca, *tls_cert, *tls_key; /* all, or none: nodes speak plain text */
-        const char *join;    /* not NULL: waits to be added, as CLUSTER ADD answered */
-        size_t shards;       /* 0: what is there, or the default */
-        uint64_t silence_ms; /* of a node, until who waits there leaves; 0: the default */
+        struct tls_files tls; /* all, or none: nodes speak plain text */
+        const char *join;     /* not NULL: waits to be added, as CLUSTER ADD answered */
+        size_t shards;        /* 0: what is there, or the default */
+        uint64_t silence_ms;  /* of a node, until who waits there leaves; 0: the default */
         uint64_t segment_bytes, snapshot_bytes; /* of the journal; 0: the default */
         uint8_t priority;
         bool fast_failover;
     } cluster;
+    struct tls_files tls;          /* for clients; cert NULL: plain text only */
     const char *postgres, *schema; /* of the queue; postgres NULL: none */
     const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */
     /* Told once, when connections are taken: "127.0.0.1:41234". NULL is allowed. */

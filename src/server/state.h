@@ -1,6 +1,6 @@
 /* state.h - what the files of server/ share: the server, a connection, a request in flight.
  *
- *   accept -> SNIFF --first bytes--> RESP or HTTP
+ *   accept -> SNIFF --first bytes--> RESP or HTTP, perhaps sealed with TLS (secure.c)
  *   read -> conn_feed() -> request_run() -> engine -> on_answer() -> out -> flush -> one write
  *
  * A request that was taken and has no reply yet is a `struct pending_reply` in the queue of its
@@ -25,6 +25,7 @@
 #include "server/metrics.h"
 #include "server/server.h"
 #include "server/trust.h"
+#include "tls/own.h"
 
 #include <uv.h>
 
@@ -61,14 +62,19 @@ struct server {
     struct call call;
     bool acting; /* an action of it is being carried out, and has not answered yet */
     char *read_mem;
-    struct list conns;  /* all */
-    struct list dirty;  /* have something to write or to do at the end of the turn */
-    struct list timed;  /* have a deadline */
-    struct list turns;  /* in the order in which they are asked to make room for others */
-    struct list woken;  /* watchers that have news to read */
-    struct list sliced; /* have used up their slice of the turn, and have more to ask */
-    struct list late;   /* have come when the turn was over, and have had none */
-    bool late_next;     /* of these two */
+    struct list conns;   /* all */
+    struct list dirty;   /* have something to write or to do at the end of the turn */
+    struct list timed;   /* have a deadline */
+    struct list turns;   /* in the order in which they are asked to make room for others */
+    struct list woken;   /* watchers that have news to read */
+    struct list sliced;  /* have used up their slice of the turn, and have more to ask */
+    struct list late;    /* have come when the turn was over, and have had none */
+    bool late_next;      /* of these two */
+    struct tls_own tls;  /* what clients are shown */
+    struct list shaking; /* hands: handshakes of TLS, the oldest first */
+    struct list in_line; /* of them: bytes of the client are there */
+    size_t n_shaking;
+    struct buf plain, wire; /* what one read brought, and what one write sends, with TLS */
     struct budget budget;
     size_t peer_bytes;            /* of it, as last reported */
     size_t leaving[BUDGET_PARTS]; /* of it: of connections that are being closed */
@@ -152,7 +158,8 @@ struct conn {
     uv_tcp_t tcp;
     uv_os_fd_t fd; /* its socket */
     struct server *server;
-    struct list all, dirty, timed, turn, woken, sliced, keeper;
+    struct list all, dirty, timed, turn, woken, sliced, keeper, shaking, in_line;
+    struct tls *tls; /* NULL: plain text */
     struct buf in, out;
     struct source *source;             /* the address it comes from */
     struct pending_reply *head, *tail; /* replies leave in this order */
@@ -208,15 +215,21 @@ const char *server_not_ready(const struct server *s, const char **ret_word);
 uint64_t server_wall_ns(void);
 
 /* conn.c */
-void conn_open(struct server *s);         /* takes the connection that libuv holds */
-void conn_close(struct conn *c);          /* not from within an answer; any number of times */
-void conn_dirty(struct conn *c);          /* look at it at the end of the turn */
-void conn_flush(struct conn *c);          /* its end of the turn */
-void conn_sweep(struct server *s);        /* once a second: deadlines */
-void conn_yield(struct conn *c);          /* the rest of its requests comes in the next turn */
-void conn_wake(struct conn *c);           /* it has news to read */
-void conn_go_on(struct server *s);        /* a slice for some that have yielded or come late */
-void conn_tell(struct server *s);         /* a slice of the news */
+void conn_open(struct server *s);       /* takes the connection that libuv holds */
+void conn_close(struct conn *c);        /* not from within an answer; any number of times */
+void conn_dirty(struct conn *c);        /* look at it at the end of the turn */
+void conn_flush(struct conn *c);        /* its end of the turn */
+void conn_sweep(struct server *s);      /* once a second: deadlines */
+void conn_yield(struct conn *c);        /* the rest of its requests comes in the next turn */
+void conn_wake(struct conn *c);         /* it has news to read */
+void conn_go_on(struct server *s);      /* a slice for some that have yielded or come late */
+void conn_tell(struct server *s);       /* a slice of the news */
+void conn_stay_awake(struct server *s); /* the loop does not sleep: there is more to do */
+void conn_keep(struct conn *c, struct slice bytes); /* in c->in */
+void conn_forget_kept(struct conn *c);
+void conn_take(struct conn *c, struct slice bytes); /* plain bytes of the client */
+/* It comes from this machine, or the operator has said --insecure. */
+bool conn_is_trusted(const struct conn *c);
 bool conn_evict(struct server *s);        /* one that is idle gives way; false: none is */
 void conn_finish(struct conn *c);         /* takes no more requests, closes when all is sent */
 void conn_use_out(struct conn *c);        /* before the first byte goes into c->out */
@@ -226,6 +239,18 @@ void conn_report(struct conn *c); /* to the budget: what it has to send */
 void conn_shed(struct server *s); /* closes those with the most to send, if it is too much */
 bool conn_may_return(
     const struct conn *c); /* its client may come back, here or at another node */
+
+/* secure.c */
+bool secure_begins(const struct conn *c, struct slice bytes); /* is this the begin of TLS? */
+void secure_open(struct conn *c);
+void secure_close(struct conn *c);
+bool secure_is_shaking(const struct conn *c);
+bool secure_is_in_line(const struct conn *c); /* it is not read until it had its turn */
+/* What the socket has brought; true: *bytes are now plain ones, until the next call. */
+bool secure_read(struct conn *c, struct slice *bytes);
+void secure_go_on(struct server *s);     /* a slice for handshakes */
+struct buf *secure_seal(struct conn *c); /* takes from c->out; borrowed until the next call */
+void secure_end(struct conn *c);         /* says that nothing more will come */
 
 /* pipeline.c */
 struct answer_standing
@@ -304,7 +329,7 @@ bool source_is_operator(const struct source *source); /* of this machine */
 /* access.c */
 bool access_is_loopback(const struct sockaddr *addr);
 /* NULL: this page may ask; else why not. */
-const char *access_http(const struct server *s, const struct request *req);
+const char *access_http(const struct conn *c, const struct request *req);
 bool access_parse_listen(const char *text, struct sockaddr_storage *ret, const char **ret_why);
 void access_format(const struct sockaddr *addr, char *ret, size_t cap);
 #endif

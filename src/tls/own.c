@@ -2,8 +2,10 @@
 #include "tls/own.h"
 
 #include "base/log.h"
+#include "base/tally.h"
 
 #include <inttypes.h>
+#include <openssl/crypto.h>
 
 enum { DAY_S = 24 * 3600, LOOK_MS = DAY_S * 1000 };
 
@@ -22,7 +24,7 @@ bool tls_own_open(struct tls_own *own, const struct tls_files *files, enum tls_u
                   uint64_t now_ms)
 {
     *own = (struct tls_own){.files = *files};
-    if (!files->ca)
+    if (!files->cert)
         return true;
     if (tls_context_open(files, use, &own->context) != BELAY_OK) {
         log_error("tls.files", "error=\"%s\"", tls_context_problem());
@@ -53,4 +55,28 @@ void tls_own_look(struct tls_own *own, uint64_t now_ms)
 void tls_own_close(struct tls_own *own)
 {
     tls_context_close(own->context);
+}
+
+static void *allocate(size_t bytes, const char *file, int line)
+{
+    (void)file, (void)line;
+    return tally_malloc(bytes);
+}
+
+static void *allocate_again(void *old, size_t bytes, const char *file, int line)
+{
+    (void)file, (void)line;
+    return tally_realloc(old, bytes);
+}
+
+static void give_back(void *block, const char *file, int line)
+{
+    (void)file, (void)line;
+    tally_free(block);
+}
+
+void tls_own_count_memory(void)
+{
+    if (CRYPTO_set_mem_functions(allocate, allocate_again, give_back) != 1)
+        log_debug("tls.memory", "text=\"what TLS takes is not counted\"");
 }

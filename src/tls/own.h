@@ -17,4 +17,6 @@ BELAY_MUST_CHECK bool tls_own_open(struct tls_own *own, const struct tls_files *
 void tls_own_reload(struct tls_own *own, uint64_t now_ms);
 void tls_own_look(struct tls_own *own, uint64_t now_ms); /* now and then */
 void tls_own_close(struct tls_own *own);
+/* OpenSSL's memory is counted as the program's (base/tally.h). Before it has allocated any. */
+void tls_own_count_memory(void);
 #endif

@@ -1,9 +1,6 @@
 /* tls.c - TLS between memory buffers: sockets belong to the caller. */
 #include "tls/tls.h"
 
-#include "base/check.h"
-#include "base/mem.h"
-
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -12,20 +9,24 @@
 #include <string.h>
 #include <time.h>
 
-enum { READ_BYTES = 16 << 10 };
+enum { READ_BYTES = 16 << 10, OUT_KEPT_BYTES = 4 << 10 };
 
 struct tls_context {
     struct tls_files files; /* copies */
     enum tls_use use;
     SSL_CTX *ctx;
+    BIO_METHOD *method;
     int64_t ends; /* Unix time */
 };
 
 struct tls {
     SSL *ssl;
-    BIO *in, *out;
+    struct slice in; /* what is being fed, and not taken yet */
+    struct buf out;
     enum tls_use use;
     enum tls_state state;
+    size_t shaken; /* bytes of the handshake */
+    unsigned idle; /* messages that carried nothing, since one that did */
     char problem[TLS_PROBLEM_MAX];
 };
 
@@ -80,18 +81,32 @@ static void use_lists(X509_STORE *store)
     X509_STORE_set_verify_cb(store, is_list_needed);
 }
 
+static bool believe(SSL_CTX *ctx, const struct tls_context *c)
+{
+    if (!c->files.ca && c->use == TLS_NODES)
+        return wrong("TLS", "nodes need the certificate of their CA");
+    if (!c->files.ca)
+        return c->use == TLS_CLIENTS || SSL_CTX_set_default_verify_paths(ctx) == 1 ||
+               wrong("the system's certificates", "cannot be read");
+    if (SSL_CTX_load_verify_locations(ctx, c->files.ca, NULL) != 1)
+        return wrong(c->files.ca, "cannot be read as the certificate of a CA (PEM)");
+    return true;
+}
+
 static bool use_files(SSL_CTX *ctx, const struct tls_context *c)
 {
     const struct tls_files *f = &c->files;
-    if (SSL_CTX_load_verify_locations(ctx, f->ca, NULL) != 1)
-        return wrong(f->ca, "cannot be read as the certificate of a CA (PEM)");
+    if (!believe(ctx, c))
+        return false;
     use_lists(SSL_CTX_get_cert_store(ctx));
+    if (!f->cert)
+        return true;
     if (SSL_CTX_use_certificate_chain_file(ctx, f->cert) != 1)
         return wrong(f->cert, "cannot be read as a certificate (PEM)");
     if (SSL_CTX_use_PrivateKey_file(ctx, f->key, SSL_FILETYPE_PEM) != 1)
-        return wrong(f->key, "cannot be read as the key of the certificate (PEM)");
-    if (SSL_CTX_check_private_key(ctx) != 1)
-        return wrong(f->key, "is not the key of the certificate");
+        return wrong(f->key, ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH
+                                 ? "is not the key of the certificate"
+                                 : "cannot be read as the key of the certificate (PEM)");
     if (c->use == TLS_NODES && !is_node(SSL_CTX_get0_certificate(ctx)))
         return wrong(f->cert, "is not the certificate of a node (belay cert node)");
     return true;
@@ -102,10 +117,12 @@ static bool is_believed(SSL_CTX *ctx, const struct tls_context *c, int64_t *ret_
 {
     X509 *cert = SSL_CTX_get0_certificate(ctx);
     X509_STORE_CTX *check = X509_STORE_CTX_new();
-    BELAY_CHECK(check && X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(ctx), cert, NULL));
-    bool ok = X509_verify_cert(check) == 1;
-    *ret_ends = end_of(cert);
-    if (!ok) {
+    bool ok = check &&
+              X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(ctx), cert, NULL) == 1 &&
+              X509_verify_cert(check) == 1;
+    if (!check) {
+        wrong(c->files.cert, "out of memory");
+    } else if (!ok) {
         wrong(c->files.cert, X509_verify_cert_error_string(X509_STORE_CTX_get_error(check)));
     } else {
         STACK_OF(X509) *chain = X509_STORE_CTX_get0_chain(check);
@@ -118,21 +135,126 @@ static bool is_believed(SSL_CTX *ctx, const struct tls_context *c, int64_t *ret_
     return ok;
 }
 
+/* The certificate that clients see may be of any CA; but it has not ended. */
+static bool is_sound(SSL_CTX *ctx, const struct tls_context *c, int64_t *ret_ends)
+{
+    if (!c->files.cert)
+        return true;
+    *ret_ends = end_of(SSL_CTX_get0_certificate(ctx));
+    if (c->use == TLS_NODES)
+        return is_believed(ctx, c, ret_ends);
+    return *ret_ends > (int64_t)time(NULL) || wrong(c->files.cert, "certificate has expired");
+}
+
+/* --- what OpenSSL reads and writes --- */
+
+static int bio_read(BIO *bio, char *to, int cap)
+{
+    struct tls *t = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    bool may_read = t->idle <= TLS_IDLE_MESSAGES_MAX && t->shaken <= TLS_HANDSHAKE_BYTES_MAX;
+    if (t->in.len == 0 || !may_read) {
+        BIO_set_retry_read(bio);
+        return -1;
+    }
+    size_t n = t->in.len < (size_t)cap ? t->in.len : (size_t)cap;
+    memcpy(to, t->in.data, n);
+    t->in = slice_of(t->in.data + n, t->in.len - n);
+    if (t->state == TLS_SHAKING)
+        t->shaken += n;
+    return (int)n;
+}
+
+static int bio_write(BIO *bio, const char *from, int n)
+{
+    struct tls *t = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    buf_put(&t->out, from, (size_t)n);
+    return t->out.oom ? -1 : n;
+}
+
+static long bio_ctrl(BIO *bio, int what, long number, void *more)
+{
+    (void)bio, (void)number, (void)more;
+    return what == BIO_CTRL_FLUSH;
+}
+
+static BIO_METHOD *new_method(void)
+{
+    BIO_METHOD *m = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "buffers of struct tls");
+    if (!m || !BIO_meth_set_read(m, bio_read) || !BIO_meth_set_write(m, bio_write) ||
+        !BIO_meth_set_ctrl(m, bio_ctrl)) {
+        BIO_meth_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+/* Messages of the handshake that come when it is over. */
+static void on_message(int sent, int version, int type, const void *bytes, size_t n, SSL *ssl,
+                       void *arg)
+{
+    struct tls *t = arg;
+    (void)version, (void)bytes, (void)n, (void)ssl;
+    if (!sent && type == SSL3_RT_HANDSHAKE && t->state == TLS_OPEN)
+        t->idle++;
+}
+
+static int choose_protocol(SSL *ssl, const unsigned char **ret, unsigned char *ret_len,
+                           const unsigned char *offered, unsigned n, void *arg)
+{
+    static const unsigned char ours[] = "\x08http/1.1";
+    unsigned char *chosen;
+    (void)ssl, (void)arg;
+    if (SSL_select_next_proto(&chosen, ret_len, ours, sizeof ours - 1, offered, n) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_NOACK;
+    *ret = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+static void set_nodes(SSL_CTX *ctx)
+{
+    SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION);
+    SSL_CTX_set_options(ctx, SSL_OP_NO_TICKET);
+    SSL_CTX_set_num_tickets(ctx, 0);
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+}
+
+/* A ticket saves a client that comes back the costly part of the handshake. It counts as long
+ * as the context: with new files there are new keys. */
+static void set_clients(SSL_CTX *ctx, bool may_prove)
+{
+    static const unsigned char id[] = "belay";
+    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
+    SSL_CTX_set_num_tickets(ctx, 1);
+    SSL_CTX_set_session_id_context(ctx, id, sizeof id - 1);
+    SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
+    SSL_CTX_set_verify(ctx, may_prove ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
+}
+
+static void set_caller(SSL_CTX *ctx)
+{
+    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+}
+
 static enum belay_err load(struct tls_context *c)
 {
     SSL_CTX *ctx = SSL_CTX_new(TLS_method());
-    int64_t ends;
-    BELAY_CHECK(ctx);
-    int oldest = c->use == TLS_NODES ? TLS1_3_VERSION : TLS1_2_VERSION;
-    SSL_CTX_set_min_proto_version(ctx, oldest);
-    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET);
-    SSL_CTX_set_num_tickets(ctx, 0);
+    int64_t ends = INT64_MAX;
+    if (!ctx)
+        return BELAY_ERR_NO_MEMORY;
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_verify(
-        ctx, SSL_VERIFY_PEER | (c->use == TLS_NODES ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
-        NULL);
-    if (!use_files(ctx, c) || !is_believed(ctx, c, &ends)) {
+    if (c->use == TLS_NODES)
+        set_nodes(ctx);
+    else if (c->use == TLS_CLIENTS)
+        set_clients(ctx, c->files.ca != NULL);
+    else
+        set_caller(ctx);
+    if (!use_files(ctx, c) || !is_sound(ctx, c, &ends)) {
         SSL_CTX_free(ctx);
         return BELAY_ERR_SYNTAX;
     }
@@ -142,15 +264,25 @@ static enum belay_err load(struct tls_context *c)
     return BELAY_OK;
 }
 
+static bool copy(const char **at, const char *path)
+{
+    *at = path ? strdup(path) : NULL;
+    return *at || !path;
+}
+
 enum belay_err tls_context_open(const struct tls_files *files, enum tls_use use,
                                 struct tls_context **ret)
 {
-    struct tls_context *c = mem_zalloc(sizeof *c);
+    struct tls_context *c = calloc(1, sizeof *c);
+    enum belay_err err = BELAY_ERR_NO_MEMORY;
+    wrong("TLS", err_text(err));
+    if (!c)
+        return err;
     c->use = use;
-    c->files.ca = mem_dup(files->ca, strlen(files->ca) + 1);
-    c->files.cert = mem_dup(files->cert, strlen(files->cert) + 1);
-    c->files.key = mem_dup(files->key, strlen(files->key) + 1);
-    enum belay_err err = load(c);
+    c->method = new_method();
+    if (c->method && copy(&c->files.ca, files->ca) && copy(&c->files.cert, files->cert) &&
+        copy(&c->files.key, files->key))
+        err = load(c);
     if (err == BELAY_OK)
         *ret = c;
     else
@@ -173,6 +305,7 @@ void tls_context_close(struct tls_context *c)
     if (!c)
         return;
     SSL_CTX_free(c->ctx);
+    BIO_meth_free(c->method);
     free((void *)(uintptr_t)c->files.ca);
     free((void *)(uintptr_t)c->files.cert);
     free((void *)(uintptr_t)c->files.key);
@@ -198,22 +331,59 @@ bool tls_is_believed(struct tls *t, const struct tls_context *c)
     return ok;
 }
 
+static struct tls *new_connection(const struct tls_context *c)
+{
+    struct tls *t = calloc(1, sizeof *t);
+    BIO *bio = BIO_new(c->method);
+    if (t)
+        t->ssl = SSL_new(c->ctx);
+    if (!t || !bio || !t->ssl) {
+        BIO_free(bio);
+        tls_close(t);
+        return NULL;
+    }
+    t->use = c->use;
+    BIO_set_data(bio, t);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(t->ssl, bio, bio);
+    SSL_set_msg_callback(t->ssl, on_message);
+    SSL_set_msg_callback_arg(t->ssl, t);
+    return t;
+}
+
+/* There is something to say first. */
+static struct tls *begin_call(struct tls *t)
+{
+    SSL_set_connect_state(t->ssl);
+    (void)SSL_do_handshake(t->ssl);
+    return t;
+}
+
 struct tls *tls_open(const struct tls_context *c, bool was_called)
 {
-    struct tls *t = mem_zalloc(sizeof *t);
-    t->use = c->use;
-    t->ssl = SSL_new(c->ctx);
-    t->in = BIO_new(BIO_s_mem());
-    t->out = BIO_new(BIO_s_mem());
-    BELAY_CHECK(t->ssl && t->in && t->out);
-    SSL_set_bio(t->ssl, t->in, t->out);
-    if (was_called) {
+    struct tls *t = new_connection(c);
+    if (t && !was_called)
+        return begin_call(t);
+    if (t)
         SSL_set_accept_state(t->ssl);
-    } else {
-        SSL_set_connect_state(t->ssl);
-        (void)SSL_do_handshake(t->ssl); /* there is something to say first */
-    }
     return t;
+}
+
+struct tls *tls_call(const struct tls_context *c, const char *host)
+{
+    struct tls *t = new_connection(c);
+    if (!t)
+        return NULL;
+    X509_VERIFY_PARAM *param = SSL_get0_param(t->ssl);
+    X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    bool is_address = X509_VERIFY_PARAM_set1_ip_asc(param, host) == 1;
+    bool set = is_address || (SSL_set1_host(t->ssl, host) == 1 &&
+                              SSL_set_tlsext_host_name(t->ssl, host) == 1);
+    ERR_clear_error();
+    if (set)
+        return begin_call(t);
+    tls_close(t);
+    return NULL;
 }
 
 void tls_close(struct tls *t)
@@ -221,6 +391,7 @@ void tls_close(struct tls *t)
     if (!t)
         return;
     SSL_free(t->ssl);
+    buf_done(&t->out);
     free(t);
 }
 
@@ -234,25 +405,57 @@ const char *tls_problem(const struct tls *t)
     return t->problem;
 }
 
+/* What OpenSSL calls it, and what it means for who reads it. */
+static const char *explain(const char *reason)
+{
+    static const struct {
+        const char *part, *means;
+    } rows[] = {
+        {"wrong version", "it does not speak TLS, or not a version that is accepted here"},
+        {"packet length", "it does not speak TLS, or not a version that is accepted here"},
+        {"http request", "it does not speak TLS, or not a version that is accepted here"},
+        {"unsupported protocol", "it does not speak a version of TLS that is accepted here"},
+        {"alert protocol version", "it accepts no version of TLS that is spoken here"},
+        {"alert unknown ca", "it does not believe in our certificate: unknown CA"},
+        {"alert certificate expired", "it does not believe in our certificate: expired"},
+        {"alert bad certificate", "it does not believe in our certificate"},
+        {"alert certificate unknown", "it does not believe in our certificate"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strstr(reason, rows[i].part))
+            return rows[i].means;
+    return NULL;
+}
+
 static enum tls_state fail(struct tls *t, const char *why)
 {
     unsigned long code = ERR_get_error();
     long verified = SSL_get_verify_result(t->ssl);
     const char *reason = code ? ERR_reason_error_string(code) : NULL;
-    if (why)
-        snprintf(t->problem, sizeof t->problem, "%s", why);
-    else if (verified != X509_V_OK)
+    if (!why && reason)
+        why = explain(reason);
+    if (t->state == TLS_SHAKING && verified != X509_V_OK)
         snprintf(t->problem, sizeof t->problem, "its certificate is not believed: %s",
                  X509_verify_cert_error_string(verified));
-    else if (reason && (strstr(reason, "wrong version") || strstr(reason, "packet length") ||
-                        strstr(reason, "http request")))
-        snprintf(t->problem, sizeof t->problem,
-                 "it does not speak TLS, or not a version that is accepted here");
+    else if (why)
+        snprintf(t->problem, sizeof t->problem, "%s", why);
     else
         snprintf(t->problem, sizeof t->problem, "TLS failed: %s",
                  reason ? reason : "the other side broke off");
     ERR_clear_error();
     return t->state = TLS_FAILED;
+}
+
+/* It needs more to go on: does it get it? */
+static enum tls_state wants_more(struct tls *t)
+{
+    if (t->out.oom)
+        return fail(t, "out of memory");
+    if (t->shaken > TLS_HANDSHAKE_BYTES_MAX)
+        return fail(t, "its handshake is too long");
+    if (t->idle > TLS_IDLE_MESSAGES_MAX)
+        return fail(t, "too many messages that carry nothing");
+    return t->state;
 }
 
 static enum tls_state shake(struct tls *t)
@@ -261,8 +464,8 @@ static enum tls_state shake(struct tls *t)
     int rv = SSL_do_handshake(t->ssl);
     if (rv != 1) {
         int err = SSL_get_error(t->ssl, rv);
-        return err == SSL_ERROR_WANT_READ || err == SSL_ERROR_WANT_WRITE ? TLS_SHAKING
-                                                                         : fail(t, NULL);
+        bool waits = err == SSL_ERROR_WANT_READ || err == SSL_ERROR_WANT_WRITE;
+        return waits ? wants_more(t) : fail(t, NULL);
     }
     X509 *cert = SSL_get0_peer_certificate(t->ssl);
     if (t->use == TLS_NODES && (!cert || !is_node(cert)))
@@ -280,11 +483,14 @@ static enum tls_state take_plain(struct tls *t, struct buf *plain)
         int rv = SSL_read_ex(t->ssl, plain->mem + plain->end, READ_BYTES, &n);
         if (rv == 1) {
             plain->end += n;
+            t->idle = 0;
+            if (t->in.len == 0 && !SSL_has_pending(t->ssl))
+                return t->state;
             continue;
         }
         int err = SSL_get_error(t->ssl, rv);
         if (err == SSL_ERROR_WANT_READ || err == SSL_ERROR_WANT_WRITE)
-            return t->state;
+            return wants_more(t);
         if (err == SSL_ERROR_ZERO_RETURN)
             return t->state = TLS_CLOSED;
         return fail(t, NULL);
@@ -295,18 +501,16 @@ enum tls_state tls_feed(struct tls *t, struct slice bytes, struct buf *plain)
 {
     if (t->state == TLS_FAILED || t->state == TLS_CLOSED)
         return t->state;
-    size_t n = 0;
-    if (bytes.len > 0 && BIO_write_ex(t->in, bytes.data, bytes.len, &n) != 1)
-        return fail(t, "out of memory");
-    if (t->state == TLS_SHAKING && shake(t) != TLS_OPEN)
-        return t->state;
-    return take_plain(t, plain);
+    t->in = bytes;
+    if (t->state == TLS_OPEN || shake(t) == TLS_OPEN)
+        (void)take_plain(t, plain);
+    t->in = (struct slice){0};
+    return t->state;
 }
 
 enum tls_state tls_write(struct tls *t, struct slice plain)
 {
-    BELAY_CHECK(t->state == TLS_OPEN || t->state == TLS_FAILED || t->state == TLS_CLOSED);
-    if (t->state != TLS_OPEN || plain.len == 0)
+    if ((t->state != TLS_OPEN && t->state != TLS_CLOSED) || plain.len == 0)
         return t->state;
     size_t n = 0;
     ERR_clear_error();
@@ -317,11 +521,22 @@ enum tls_state tls_write(struct tls *t, struct slice plain)
 
 void tls_drain(struct tls *t, struct buf *out)
 {
-    char *data;
-    long n = BIO_get_mem_data(t->out, &data);
-    if (n > 0)
-        buf_put(out, data, (size_t)n);
-    (void)BIO_reset(t->out);
+    buf_put_slice(out, buf_slice(&t->out));
+    buf_clear(&t->out);
+    if (t->out.cap > OUT_KEPT_BYTES)
+        buf_done(&t->out);
+}
+
+bool tls_has_output(const struct tls *t)
+{
+    return buf_len(&t->out) > 0;
+}
+
+void tls_end(struct tls *t)
+{
+    if (t->state == TLS_OPEN || t->state == TLS_CLOSED)
+        (void)SSL_shutdown(t->ssl);
+    ERR_clear_error();
 }
 
 bool tls_is(const struct tls *t, const char *name)
@@ -331,4 +546,27 @@ bool tls_is(const struct tls *t, const char *name)
                              X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS;
     X509 *cert = t->state == TLS_OPEN ? SSL_get0_peer_certificate(t->ssl) : NULL;
     return cert && *name && X509_check_host(cert, name, strlen(name), exactly, NULL) == 1;
+}
+
+bool tls_uri(const struct tls *t, const char *prefix, char *ret, size_t cap)
+{
+    X509 *cert = t->state == TLS_OPEN ? SSL_get0_peer_certificate(t->ssl) : NULL;
+    GENERAL_NAMES *names =
+        cert ? X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL) : NULL;
+    size_t skip = strlen(prefix);
+    bool found = false;
+    for (int i = 0; i < sk_GENERAL_NAME_num(names) && !found; i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+        if (name->type != GEN_URI)
+            continue;
+        size_t len = (size_t)ASN1_STRING_length(name->d.uniformResourceIdentifier);
+        const char *text =
+            (const char *)ASN1_STRING_get0_data(name->d.uniformResourceIdentifier);
+        found = len > skip && len - skip < cap && memcmp(text, prefix, skip) == 0 &&
+                !memchr(text, '\0', len);
+        if (found)
+            snprintf(ret, cap, "%.*s", (int)(len - skip), text + skip);
+    }
+    GENERAL_NAMES_free(names);
+    return found;
 }

@@ -200,6 +200,17 @@ class Server:
             raise AssertionError("the server ended with %s: %s" % (code, self.log[-4000:].decode()))
 
 
+def own_address():
+    """An address of this machine that is not loopback, or None."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as u:
+        try:
+            u.connect(("192.0.2.1", 9))  # sends nothing
+            address = u.getsockname()[0]
+            return None if address.startswith("127.") else address
+        except OSError:
+            return None
+
+
 def read_all(sock):
     """Everything until the other side closes."""
     out = b""

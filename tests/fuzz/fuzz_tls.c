@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { PATH_BYTES = 64, PIECE_BYTES = 64 };
 
-static struct tls_context *context;
+static struct tls_context *context, *clients;
 
 static void make_context(void)
 {
@@ -33,6 +33,8 @@ static void make_context(void)
     snprintf(crt, sizeof crt, "%s/n1.crt", dir);
     snprintf(key, sizeof key, "%s/n1.key", dir);
     BELAY_CHECK(tls_context_open(&(struct tls_files){ca, crt, key}, TLS_NODES, &context) ==
+                BELAY_OK);
+    BELAY_CHECK(tls_context_open(&(struct tls_files){ca, crt, key}, TLS_CLIENTS, &clients) ==
                 BELAY_OK);
     (void)unlink(ca), (void)unlink(ca_key), (void)unlink(crt), (void)unlink(key);
     (void)rmdir(dir);
@@ -62,8 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     struct slice in = slice_of((const char *)data + 1, size - 1);
-    struct tls *called = tls_open(context, true);
-    struct tls *caller = tls_open(context, false);
+    struct tls *called = tls_open(data[0] % 2 ? context : clients, true);
+    struct tls *caller = tls_call(context, "n1");
     struct buf first = {0};
     tls_drain(caller, &first);
     size_t n = data[0] < buf_len(&first) ? data[0] : buf_len(&first);

@@ -172,6 +172,86 @@ static void strangers_are_refused(void **state)
     tls_context_close(client);
 }
 
+static struct pair call(const struct tls_context *a, const struct tls_context *b,
+                        const char *host)
+{
+    struct pair p = {.a = tls_call(a, host), .b = tls_open(b, true)};
+    for (int i = 0; i < TURNS_MAX; i++)
+        turn(&p);
+    return p;
+}
+
+static void a_client_knows_its_server_by_name_and_ca(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *host, *ca, *says; /* NULL: it opens */
+    } rows[] = {
+        {"n1", "ca.crt", NULL},
+        {"n2", "ca.crt", "its certificate is not believed: hostname mismatch"},
+        {"127.0.0.1", "ca.crt", "its certificate is not believed: IP address mismatch"},
+        {"n1", "other/ca.crt",
+         "its certificate is not believed: self-signed certificate in "
+         "certificate chain"},
+    };
+    struct tls_context *server = context("n1", "ca.crt", TLS_CLIENTS);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tls_context *caller = NULL;
+        assert_int_equal(
+            tls_context_open(&(struct tls_files){.ca = path(rows[i].ca)}, TLS_CALLER, &caller),
+            BELAY_OK);
+        struct pair p = call(caller, server, rows[i].host);
+        assert_int_equal(tls_state(p.a), rows[i].says ? TLS_FAILED : TLS_OPEN);
+        if (rows[i].says && strncmp(tls_problem(p.a), rows[i].says, 40) != 0)
+            fail_msg("\"%s\"", tls_problem(p.a));
+        part(&p);
+        tls_context_close(caller);
+    }
+    tls_context_close(server);
+}
+
+static void a_client_may_prove_itself(void **state)
+{
+    (void)state;
+    char uri[PATH_BYTES];
+    struct tls_context *server = context("n1", "ca.crt", TLS_CLIENTS);
+    struct tls_context *known = context("billing", "ca.crt", TLS_CALLER);
+    struct tls_context *foreign = context("foreign", "ca.crt", TLS_CALLER);
+    struct pair p = call(known, server, "n1");
+    assert_int_equal(tls_state(p.b), TLS_OPEN);
+    assert_false(tls_uri(p.b, "belay:", uri, sizeof uri));
+    part(&p);
+    p = call(foreign, server, "n1");
+    assert_int_equal(tls_state(p.b), TLS_FAILED);
+    assert_string_equal(
+        tls_problem(p.b),
+        "its certificate is not believed: unable to get local issuer certificate");
+    assert_string_equal(tls_problem(p.a), "it does not believe in our certificate: unknown CA");
+    part(&p);
+    tls_context_close(server);
+    tls_context_close(known);
+    tls_context_close(foreign);
+}
+
+static void an_end_is_told(void **state)
+{
+    (void)state;
+    struct tls_context *server = context("n1", "ca.crt", TLS_CLIENTS);
+    struct tls_context *caller = context("billing", "ca.crt", TLS_CALLER);
+    struct pair p = call(caller, server, "n1");
+    tls_end(p.a);
+    turn(&p);
+    assert_int_equal(tls_state(p.b), TLS_CLOSED);
+    assert_int_equal(tls_write(p.b, SLICE("the last answer")), TLS_CLOSED);
+    assert_true(tls_has_output(p.b));
+    turn(&p);
+    assert_false(tls_has_output(p.b));
+    assert_true(slice_eq(buf_slice(&p.to_a), SLICE("the last answer")));
+    part(&p);
+    tls_context_close(server);
+    tls_context_close(caller);
+}
+
 static void what_is_not_tls_is_refused(void **state)
 {
     (void)state;
@@ -214,16 +294,20 @@ static void wrong_files_are_named(void **state)
     static const struct {
         const char *name, *ca;
         const char *says;
+        enum tls_use use;
     } rows[] = {
-        {"n1", "nothing.crt", "nothing.crt: cannot be read as the certificate of a CA (PEM)"},
-        {"nobody", "ca.crt", "nobody.crt: cannot be read as a certificate (PEM)"},
-        {"n1", "other/ca.crt", "n1.crt: unable to get local issuer certificate"},
-        {"late", "ca.crt", "late.crt: certificate has expired"},
-        {"billing", "ca.crt", "billing.crt: is not the certificate of a node"},
+        {"n1", "nothing.crt", "nothing.crt: cannot be read as the certificate of a CA (PEM)",
+         TLS_NODES},
+        {"nobody", "ca.crt", "nobody.crt: cannot be read as a certificate (PEM)", TLS_NODES},
+        {"n1", "other/ca.crt", "n1.crt: unable to get local issuer certificate", TLS_NODES},
+        {"late", "ca.crt", "late.crt: certificate has expired", TLS_NODES},
+        {"late", "ca.crt", "late.crt: certificate has expired", TLS_CLIENTS},
+        {"late", "ca.crt", "late.crt: certificate has expired", TLS_CALLER},
+        {"billing", "ca.crt", "billing.crt: is not the certificate of a node", TLS_NODES},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct tls_context *c = NULL;
-        assert_int_equal(try_open(rows[i].name, rows[i].ca, TLS_NODES, &c), BELAY_ERR_SYNTAX);
+        assert_int_equal(try_open(rows[i].name, rows[i].ca, rows[i].use, &c), BELAY_ERR_SYNTAX);
         assert_null(c);
         assert_non_null(strstr(tls_context_problem(), rows[i].says));
     }
@@ -264,6 +348,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_of_one_ca_know_each_other_by_name),
         cmocka_unit_test(strangers_are_refused),
+        cmocka_unit_test(a_client_knows_its_server_by_name_and_ca),
+        cmocka_unit_test(a_client_may_prove_itself),
+        cmocka_unit_test(an_end_is_told),
         cmocka_unit_test(what_is_not_tls_is_refused),
         cmocka_unit_test(a_changed_byte_ends_it),
         cmocka_unit_test(wrong_files_are_named),
