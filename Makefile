@@ -67,7 +67,7 @@ OBJ   := $(SRC:%.c=$(OUT)/%.o) $(patsubst /usr/share/llhttp/%.c,$(OUT)/llhttp/%.
 LIB   := $(OUT)/libcore.a
 # What libbelay is made of: nothing of the server.
 CLIENT_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard src/client/*.c src/proto/resp*.c) \
-              src/proto/message.c src/base/arena.c src/base/err.c src/base/buf.c src/base/check.c)
+              src/tls/tls.c src/proto/message.c src/base/arena.c src/base/err.c src/base/buf.c src/base/check.c)
 # What libbelay_queue is made of: the worker, for C functions. Apart, because it needs libpq and libuv.
 QUEUE_OBJ := $(patsubst %.c,$(OUT)/%.o,$(wildcard src/queue/*.c) \
              $(addprefix src/base/,buf.c check.c err.c log.c mem.c))
@@ -117,7 +117,7 @@ $(OUT)/libbelay_queue.so: $(QUEUE_OBJ)
 
 $(OUT)/libbelay.so: $(CLIENT_OBJ)
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,libbelay.so.0 $^ -o $@
+	$(Q)$(CC) $(CFLAGS) -shared -Wl,-soname,libbelay.so.0 $^ -lssl -lcrypto -o $@
 
 $(LIB): $(OBJ)
 	$(call say,AR,$@)
@@ -160,7 +160,7 @@ $(MODEL) $(BENCH): $(OUT)/%: $(OUT)/%.o $(SUPPORT) $(LIB)
 
 $(FAULTS): $(OUT)/%: $(OUT)/%.o $(OUT)/libbelay.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lssl -lcrypto -o $@
 
 # The simulator's judge listens between the order, the engine and the machine.
 $(SIM): LDFLAGS += -Wl,--wrap=engine_decode,--wrap=engine_adopt,--wrap=engine_stamp \

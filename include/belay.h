@@ -97,7 +97,9 @@ struct belay; /* one connection at a time to one of a list of servers */
 
 struct belay_options {
     const char *addrs;  /* "host:port,host:port"; NULL: $BELAY_ADDR, or BELAY_ADDR_DEFAULT.
-                           The port may be left out (7117); IPv6 as [::1]:7117 */
+                           The port may be left out (7117); IPv6 as [::1]:7117. With tls:// in
+                           front the server must prove that it is this host: belay_use_tls().
+                           unix:///path is a socket of this machine */
     const char *ns;     /* namespace; NULL: the server's default one */
     const char *token;  /* sent with AUTH; NULL: $BELAY_TOKEN, or the first line of the file
                            $BELAY_TOKEN_FILE, or none; "": none */
@@ -114,6 +116,18 @@ BELAY_API int belay_open(const struct belay_options *o, struct belay **ret_b);
  * or belay_poll() runs, it takes effect when that returns (with BELAY_E_CLOSED); not allowed in
  * a callback that a blocking call runs. */
 BELAY_API void belay_close(struct belay *b);
+
+/* Files in PEM for addresses that begin with tls://. NULL: what $BELAY_TLS_CA, $BELAY_TLS_CERT
+ * and $BELAY_TLS_KEY name. No CA: those that the system believes. The other two are what this
+ * program proves itself with; none: it does not. */
+struct belay_tls {
+    const char *ca, *cert, *key;
+};
+
+/* Reads the files, now and not when the first such address is called; for connections that are
+ * made from now on. `f` may be NULL. BELAY_E_USAGE: one is missing, or no good; belay_error()
+ * says which. */
+BELAY_API int belay_use_tls(struct belay *b, const struct belay_tls *f);
 
 /* Connects now instead of at the first call. Every address is tried once, last good first. */
 BELAY_API int belay_connect(struct belay *b);

@@ -63,12 +63,20 @@ static int parse_config(const struct cli *c, struct load_config *g)
 }
 
 /* "host:port" of the first address; the measuring connections go to one server only. */
-static int parse_addr(struct cli *c, char *host, const char **ret_port)
+static int parse_addr(struct cli *c, char *host, const char **ret_port,
+                      struct tls_context **ret_tls)
 {
     int code = cli_connect(c); /* checks the list, connects to nothing */
     if (code != CLI_OK)
         return code;
-    snprintf(host, HOST_BYTES, "%s", belay_addr(c->belay));
+    const char *addr = belay_addr(c->belay);
+    bool sealed = strncmp(addr, "tls://", 6) == 0;
+    if (strncmp(addr, "unix://", 7) == 0)
+        return cli_usage(c, "the load goes to an address and a port, not to %s", addr);
+    snprintf(host, HOST_BYTES, "%s", addr + (sealed ? 6 : 0));
+    struct tls_files files = cli_tls_files(c);
+    if (sealed && tls_context_open(&files, TLS_CALLER, ret_tls) != BELAY_OK)
+        return cli_usage(c, "TLS: %s", tls_context_problem());
     char *colon = strrchr(host, ':');
     if (!colon)
         return cli_usage(c, "\"%s\" has no port", host);
@@ -157,14 +165,16 @@ static int bench(struct cli *c)
     struct buf out = {0};
     int code = parse_config(c, &g);
     if (code == CLI_OK)
-        code = parse_addr(c, host, &g.port);
+        code = parse_addr(c, host, &g.port, &g.tls);
     if (code != CLI_OK)
         return code;
     struct load_result *r = calloc(1, sizeof *r);
     if (!r)
         return cli_error(CLI_FAILED, "out of memory");
     raise_limit(g.connections);
-    if (!load_run(&g, r, why, sizeof why)) {
+    bool ran = load_run(&g, r, why, sizeof why);
+    tls_context_close(g.tls);
+    if (!ran) {
         free(r);
         return cli_error(CLI_UNREACHABLE, "%s:%s: %s", host, g.port, why);
     }

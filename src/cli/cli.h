@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "belay.h"
+#include "tls/tls.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -124,6 +125,8 @@ const char *cli_parse_size(const char *text, int64_t *ret_bytes); /* "256mb" */
 /* Opens c->belay by --addr, --namespace, BELAY_ADDR, BELAY_NAMESPACE. CLI_OK, or it said why.
  */
 int cli_connect(struct cli *c);
+/* For who connects without libbelay: the options, or the environment. */
+struct tls_files cli_tls_files(const struct cli *c);
 /* The exit status for a failed call; prints "belay: ..." once. */
 int cli_fail(const struct cli *c, int code);
 int cli_exit_of(int code); /* enum belay_code -> enum cli_exit */

@@ -35,6 +35,29 @@ static bool read_token(const char *file, char *ret)
     return read && ret[0];
 }
 
+static const char *file_of(const struct cli *c, const char *option, const char *variable)
+{
+    const char *env = getenv(variable);
+    return cli_text(c, option, env && env[0] ? env : NULL);
+}
+
+struct tls_files cli_tls_files(const struct cli *c)
+{
+    return (struct tls_files){.ca = file_of(c, "tls-ca", "BELAY_TLS_CA"),
+                              .cert = file_of(c, "tls-cert", "BELAY_TLS_CERT"),
+                              .key = file_of(c, "tls-key", "BELAY_TLS_KEY")};
+}
+
+/* Files that are named are read, even if no address wants them: a wrong one is told at once. */
+static int use_tls(struct cli *c)
+{
+    struct tls_files f = cli_tls_files(c);
+    if (!f.ca && !f.cert && !f.key)
+        return CLI_OK;
+    int code = belay_use_tls(c->belay, &(struct belay_tls){f.ca, f.cert, f.key});
+    return code == BELAY_E_OK ? CLI_OK : cli_usage(c, "%s", belay_error(c->belay));
+}
+
 int cli_connect(struct cli *c)
 {
     const char *env_ns = getenv("BELAY_NAMESPACE");
@@ -55,9 +78,9 @@ int cli_connect(struct cli *c)
     int code = belay_open(&o, &c->belay);
     explicit_bzero(token, sizeof token);
     if (code == BELAY_E_OK)
-        return CLI_OK;
+        return use_tls(c);
     if (code == BELAY_E_USAGE)
-        return cli_usage(c, "\"%s\" is not a list of addresses: host:port,host:port",
+        return cli_usage(c, "\"%s\" is not a list of addresses: host:port,tls://host:port",
                          o.addrs ? o.addrs : getenv("BELAY_ADDR"));
     return cli_error(CLI_FAILED, "%s", belay_code_text(code));
 }

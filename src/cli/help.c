@@ -139,9 +139,9 @@ static void put_roff_options(struct buf *out, const struct cli_command *command)
     if (command->run_raw && !o)
         return;
     buf_put_str(out, ".SH OPTIONS\n");
-    for (; o && o->name; o++)
+    for (; command->run_raw && o->name; o++)
         put_roff_option(out, o);
-    for (o = cli_common_options; !command->run_raw && o->name; o++)
+    for (size_t i = 0; !command->run_raw && (o = cli_option_at(command, i)); i++)
         put_roff_option(out, o);
 }
 
@@ -185,10 +185,13 @@ static void put_man_overview(struct buf *out)
         put_roff(out, (*c)->summary);
         buf_put_byte(out, '\n');
     }
-    buf_put_str(out,
-                ".SH ENVIRONMENT\n.TP\n.B BELAY_ADDR\nservers to try, host:port,host:port\n"
-                ".TP\n.B BELAY_NAMESPACE\nnamespace of the locks\n"
-                ".TP\n.B NO_COLOR\nno colours, also on a terminal\n");
+    buf_put_str(
+        out,
+        ".SH ENVIRONMENT\n.TP\n.B BELAY_ADDR\nservers to try, host:port,tls://host:port,unix:///path\n"
+        ".TP\n.B BELAY_TLS_CA, BELAY_TLS_CERT, BELAY_TLS_KEY\nfiles for tls://, as the "
+        "options of these names\n"
+        ".TP\n.B BELAY_NAMESPACE\nnamespace of the locks\n"
+        ".TP\n.B NO_COLOR\nno colours, also on a terminal\n");
     put_roff_block(out, "EXIT STATUS", exit_text + sizeof "exit status:");
 }
 

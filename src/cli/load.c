@@ -38,8 +38,8 @@ struct load_conn {
     uint64_t sent_ns; /* when */
     uint64_t grants;
     struct buf rounds[2]; /* PAIR, unpipelined: acquire and release; else one batch */
-    size_t in_len;
-    char in[IN_BYTES];
+    struct tls *tls;      /* NULL: plain text */
+    struct buf in, wire;
 };
 
 struct load {
@@ -227,7 +227,7 @@ static bool fail(struct load *l, const char *what)
 }
 
 /* Requests are far smaller than a socket buffer: whole, or the connection is broken. */
-static bool send_all(struct load *l, struct load_conn *c, const struct buf *b)
+static bool send_bytes(struct load *l, struct load_conn *c, const struct buf *b)
 {
     size_t done = 0;
     while (done < buf_len(b)) {
@@ -239,6 +239,56 @@ static bool send_all(struct load *l, struct load_conn *c, const struct buf *b)
         done += (size_t)n;
     }
     return true;
+}
+
+/* What TLS has to say. */
+static bool send_sealed(struct load *l, struct load_conn *c)
+{
+    buf_clear(&c->wire);
+    tls_drain(c->tls, &c->wire);
+    return send_bytes(l, c, &c->wire);
+}
+
+static bool send_all(struct load *l, struct load_conn *c, const struct buf *b)
+{
+    if (!c->tls)
+        return send_bytes(l, c, b);
+    (void)tls_write(c->tls, buf_slice(b));
+    return send_sealed(l, c);
+}
+
+/* As recv(): more bytes in c->in. */
+static ssize_t receive(struct load_conn *c, int flags)
+{
+    char sealed[IN_BYTES];
+    errno = ENOMEM;
+    if (!buf_reserve(&c->in, IN_BYTES))
+        return -1;
+    ssize_t n = recv(c->fd, c->tls ? sealed : c->in.mem + c->in.end, IN_BYTES, flags);
+    if (n > 0 && !c->tls)
+        c->in.end += (size_t)n;
+    if (n <= 0 || !c->tls)
+        return n;
+    enum tls_state state = tls_feed(c->tls, slice_of(sealed, (size_t)n), &c->in);
+    errno = EPROTO;
+    return state == TLS_OPEN || state == TLS_SHAKING ? n : -1;
+}
+
+static bool shake_hands(struct load *l, struct load_conn *c)
+{
+    c->tls = tls_call(l->config->tls, l->config->host);
+    if (!c->tls)
+        return fail(l, "connect");
+    while (tls_state(c->tls) == TLS_SHAKING) {
+        if (!send_sealed(l, c))
+            return false;
+        if (receive(c, 0) <= 0)
+            break;
+    }
+    if (tls_state(c->tls) == TLS_OPEN)
+        return send_sealed(l, c);
+    snprintf(l->why, l->why_bytes, "connect: %s", tls_problem(c->tls));
+    return false;
 }
 
 static bool send_round(struct load *l, struct load_conn *c)
@@ -301,14 +351,12 @@ static void count_answer(struct load *l, struct load_conn *c, const char *p)
 
 static bool take_answers(struct load *l, struct load_conn *c)
 {
-    size_t at = 0, used;
-    while (c->owed && (used = load_skip_reply(c->in + at, c->in_len - at))) {
-        count_answer(l, c, c->in + at);
-        at += used;
+    size_t used;
+    while (c->owed && (used = load_skip_reply(buf_data(&c->in), buf_len(&c->in)))) {
+        count_answer(l, c, buf_data(&c->in));
+        buf_consume(&c->in, used);
         c->owed--;
     }
-    memmove(c->in, c->in + at, c->in_len - at);
-    c->in_len -= at;
     if (c->owed || l->config->mode == LOAD_PARK)
         return true;
     if (l->measuring)
@@ -320,14 +368,13 @@ static bool take_answers(struct load *l, struct load_conn *c)
 
 static bool on_readable(struct load *l, struct load_conn *c)
 {
-    ssize_t n = recv(c->fd, c->in + c->in_len, IN_BYTES - c->in_len, MSG_DONTWAIT);
+    ssize_t n = receive(c, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
     if (n <= 0) {
         errno = n == 0 ? ECONNRESET : errno;
         return fail(l, "the server closed a connection");
     }
-    c->in_len += (size_t)n;
     return take_answers(l, c);
 }
 
@@ -410,7 +457,7 @@ static bool conn_open(struct load *l, const struct addrinfo *ai, size_t number)
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = c};
     if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) != 0)
         return fail(l, "epoll");
-    return true;
+    return !l->config->tls || shake_hands(l, c);
 }
 
 /* Redis: EVALSHA needs the script to be known. */
@@ -421,18 +468,15 @@ static bool load_script(struct load *l)
     put_words(&out, (const char *[]){"SCRIPT", "LOAD", release_script}, 3);
     bool ok = send_all(l, c, &out);
     buf_done(&out);
-    size_t n = 0;
-    while (ok && n < 47) { /* "$40\r\n" + 40 + "\r\n" */
-        ssize_t got = recv(c->fd, c->in + n, IN_BYTES - n, 0);
-        if (got <= 0)
+    while (ok && buf_len(&c->in) < 47) /* "$40\r\n" + 40 + "\r\n" */
+        if (receive(c, 0) <= 0)
             return fail(l, "SCRIPT LOAD");
-        n += (size_t)got;
-    }
-    if (!ok || memcmp(c->in, "$40\r\n", 5) != 0) {
+    if (!ok || memcmp(buf_data(&c->in), "$40\r\n", 5) != 0) {
         errno = EPROTO;
         return fail(l, "SCRIPT LOAD");
     }
-    memcpy(l->sha, c->in + 5, 40);
+    memcpy(l->sha, buf_data(&c->in) + 5, 40);
+    buf_clear(&c->in);
     return true;
 }
 
@@ -445,15 +489,13 @@ static bool open_session(struct load *l, struct load_conn *c)
     put_words(&out, (const char *[]){"SESSION", "OPEN", "TTL", "600000", "ID", name}, 6);
     bool ok = send_all(l, c, &out);
     buf_done(&out);
-    size_t n = 0;
-    while (ok && load_skip_reply(c->in, n) == 0) {
-        ssize_t got = recv(c->fd, c->in + n, IN_BYTES - n, 0);
-        if (got <= 0)
+    while (ok && load_skip_reply(buf_data(&c->in), buf_len(&c->in)) == 0)
+        if (receive(c, 0) <= 0)
             return fail(l, "SESSION OPEN");
-        n += (size_t)got;
-    }
+    ok = ok && buf_data(&c->in)[0] == '$';
     errno = EPROTO;
-    return ok && (c->in[0] == '$' || fail(l, "SESSION OPEN"));
+    buf_clear(&c->in);
+    return ok || fail(l, "SESSION OPEN");
 }
 
 static bool connect_all(struct load *l)
@@ -541,6 +583,9 @@ bool load_run(const struct load_config *config, struct load_result *ret, char *w
             close(c->fd);
         buf_done(&c->rounds[0]);
         buf_done(&c->rounds[1]);
+        buf_done(&c->in);
+        buf_done(&c->wire);
+        tls_close(c->tls);
         free(c);
     }
     free(l.conns);

@@ -7,6 +7,7 @@
 #define BELAY_CLI_LOAD_H
 
 #include "belay.h"
+#include "tls/tls.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,6 +25,7 @@ enum load_mode {
 
 struct load_config {
     const char *host, *port;
+    struct tls_context *tls; /* NULL: plain text */
     enum load_mode mode;
     bool redis; /* SET NX PX and EVALSHA in place of ACQUIRE and RELEASE */
     bool txn;   /* transactions that set and delete a variable in their place */

@@ -115,6 +115,15 @@ const char *cli_parse_size(const char *text, int64_t *ret_bytes)
 
 /* ---- options --------------------------------------------------------------------------- */
 
+/* A command may mean something else by a common name: `serve --tls-cert`. */
+static bool is_own(const struct cli_command *command, const char *name)
+{
+    for (const struct cli_option *o = command->options; o && o->name; o++)
+        if (strcmp(o->name, name) == 0)
+            return true;
+    return false;
+}
+
 const struct cli_option *cli_option_at(const struct cli_command *command, size_t i)
 {
     const struct cli_option *o = command->options;
@@ -122,7 +131,7 @@ const struct cli_option *cli_option_at(const struct cli_command *command, size_t
         if (i-- == 0)
             return o;
     for (o = cli_common_options; o->name; o++)
-        if (i-- == 0)
+        if (!is_own(command, o->name) && i-- == 0)
             return o;
     return NULL;
 }

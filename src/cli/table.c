@@ -38,7 +38,11 @@ static const struct cli_command *const table[] = {
 
 const struct cli_option cli_common_options[] = {
     {"addr", 'a', CLI_TEXT, "HOST:PORT,...",
-     "servers to try in order (BELAY_ADDR, 127.0.0.1:7117)"},
+     "servers to try in order (BELAY_ADDR, 127.0.0.1:7117); also tls://HOST:PORT, unix:///PATH"},
+    {"tls-ca", 0, CLI_TEXT, "FILE",
+     "a server with tls:// is believed with a certificate of this CA (BELAY_TLS_CA, the system's)"},
+    {"tls-cert", 0, CLI_TEXT, "FILE", "prove oneself with this certificate (BELAY_TLS_CERT)"},
+    {"tls-key", 0, CLI_TEXT, "FILE", "and its key (BELAY_TLS_KEY)"},
     {"namespace", 'n', CLI_TEXT, "NS", "namespace of the locks (BELAY_NAMESPACE, default)"},
     {"token-file", 0, CLI_TEXT, "FILE",
      "a file with the token to log in with (BELAY_TOKEN_FILE, BELAY_TOKEN)"},

@@ -1,5 +1,7 @@
-/* addrs.c - "host:port,[v6]:port,host" into a list. */
+/* addrs.c - "host:port,[v6]:port,tls://host,unix:///path" into a list. */
 #include "client/client.h"
+
+#include <sys/un.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,12 +52,31 @@ static const char *addr_split(struct slice item, struct slice *ret_host, struct 
     return NULL;
 }
 
+static const char *addr_path(struct slice path, struct addr *ret)
+{
+    if (path.len == 0 || path.data[0] != '/')
+        return "the path of a socket begins with a '/': unix:///run/belay.sock";
+    if (path.len >= sizeof((struct sockaddr_un *)0)->sun_path)
+        return "longer than the path of a socket can be (107 bytes)";
+    ret->is_path = true;
+    snprintf(ret->host, sizeof ret->host, "%.*s", (int)path.len, path.data);
+    snprintf(ret->text, sizeof ret->text, "unix://%.*s", (int)path.len, path.data);
+    return NULL;
+}
+
 static const char *addr_one(struct slice item, struct addr *ret)
 {
-    struct slice host = {"", 0}, port = {NULL, 0};
+    struct slice host = {"", 0}, port = {NULL, 0}, path = SLICE("unix://"),
+                 tls = SLICE("tls://");
+    *ret = (struct addr){0};
+    if (slice_starts(item, path))
+        return addr_path(slice_of(item.data + path.len, item.len - path.len), ret);
+    ret->tls = slice_starts(item, tls);
+    if (ret->tls)
+        item = slice_of(item.data + tls.len, item.len - tls.len);
     if (item.len == 0)
         return "an empty address";
-    if (item.len >= CLIENT_ADDR_BYTES - 16)
+    if (item.len >= CLIENT_ADDR_BYTES - 24)
         return "longer than a host name can be";
     const char *why = addr_split(item, &host, &port);
     if (why)
@@ -70,8 +91,8 @@ static const char *addr_one(struct slice item, struct addr *ret)
         return "the port is not a number from 1 to 65535";
     snprintf(ret->host, sizeof ret->host, "%.*s", (int)host.len, host.data);
     bool v6 = strchr(ret->host, ':') != NULL;
-    snprintf(ret->text, sizeof ret->text, "%s%.*s%s:%.5s", v6 ? "[" : "", (int)host.len,
-             host.data, v6 ? "]" : "", ret->port);
+    snprintf(ret->text, sizeof ret->text, "%s%s%.*s%s:%.5s", ret->tls ? "tls://" : "",
+             v6 ? "[" : "", (int)host.len, host.data, v6 ? "]" : "", ret->port);
     return NULL;
 }
 

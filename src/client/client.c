@@ -97,6 +97,7 @@ static void destroy(struct belay *b)
     connection_close(b);
     buf_done(&b->in);
     buf_done(&b->out);
+    tls_context_close(b->tls_context);
     arena_done(&b->parse);
     arena_done(&b->tree);
     arena_done(&b->result);

@@ -3,6 +3,7 @@
  *   addrs.c       the list of addresses
  *   reply.c       a reply of the wire -> the public tree; error words -> codes
  *   connection.c  the socket: connect, greet, read, write, one step at a time
+ *   seal.c        TLS below it, for addresses that want it
  *   call.c        calls in flight; blocking calls on top of connection_step()
  *   retry.c       which of them may be sent again, and the ids of those that change something
  *   ping.c        is the server there? pings, and a second connection beside one that waits
@@ -10,9 +11,12 @@
  *   lease.c       sessions and kept locks: renew in time, tell in time
  *   held.c        which locks are held now, kept or not
  *
- *   OFF --connection_start()--> CONNECTING --> GREETING --> READY: only here do calls leave
- *    ^                              |              |           |
- *    +------------------------------+--------------+-----------+  connection_fail()
+ *   OFF --connection_start()--> CONNECTING --> (TLS: SHAKING) --> GREETING --> READY
+ *    ^                              |                 |              |           |
+ *    +------------------------------+-----------------+--------------+-----------+
+ *                             connection_fail()
+ *
+ * Calls leave only in READY.
  *
  * Nothing here aborts on bad input or out of memory. Memory comes from malloc only. */
 #ifndef BELAY_CLIENT_CLIENT_H
@@ -22,9 +26,10 @@
 #include "base/buf.h"
 #include "belay.h"
 #include "proto/message.h"
+#include "tls/tls.h"
 
 enum {
-    CLIENT_ADDR_BYTES = 280,   /* "[host]:port" */
+    CLIENT_ADDR_BYTES = 288,   /* "tls://[host]:port" */
     CLIENT_ERROR_BYTES = 512,  /* text of the last failure */
     CLIENT_WORD_BYTES = 32,    /* "STALE" */
     CLIENT_SESSION_BYTES = 65, /* id with its NUL */
@@ -48,12 +53,13 @@ enum {
 };
 
 struct addr {
-    char text[CLIENT_ADDR_BYTES]; /* as shown: "127.0.0.1:7117" */
-    char host[CLIENT_ADDR_BYTES];
+    char text[CLIENT_ADDR_BYTES]; /* as shown: "127.0.0.1:7117", "tls://a:7117" */
+    char host[CLIENT_ADDR_BYTES]; /* of a socket: its path */
     char port[8];
+    bool tls, is_path;
 };
 
-/* "host:port,[v6]:port,host"; BELAY_E_USAGE with the reason in `why`. */
+/* "host:port,tls://[v6]:port,unix:///path"; BELAY_E_USAGE with the reason in `why`. */
 int addrs_parse(const char *list, struct addr *ret_addrs, size_t max, size_t *ret_n, char *why,
                 size_t why_bytes);
 
@@ -122,7 +128,13 @@ struct client_hold {
 
 struct asking; /* lock.c: an ACQUIRE or CONVERT in flight */
 
-enum client_state { CLIENT_OFF, CLIENT_CONNECTING, CLIENT_GREETING, CLIENT_READY };
+enum client_state {
+    CLIENT_OFF,
+    CLIENT_CONNECTING,
+    CLIENT_SHAKING, /* hands, for TLS */
+    CLIENT_GREETING,
+    CLIENT_READY
+};
 
 struct belay {
     enum client_state state;
@@ -146,8 +158,10 @@ struct belay {
     struct belay *pulse; /* a second connection, while this one waits; NULL: none */
     struct belay *main;  /* this is the pulse of that one; NULL: it is none */
 
-    struct buf in, out;
-    uint64_t requests; /* ids given */
+    struct tls_context *tls_context; /* NULL: no address has wanted it yet */
+    struct tls *tls;                 /* of this connection; NULL: plain text */
+    struct buf in, out, wire;        /* wire: what TLS has made of out */
+    uint64_t requests;               /* ids given */
     struct client_calls sent, queued, parked;
     struct early *early;
     struct arena parse;           /* one reply of the wire */
@@ -220,6 +234,14 @@ void connection_arm(struct belay *b);     /* sets epoll and timer for what is aw
 void connection_drain_timer(struct belay *b);
 void connection_off(struct belay *b);   /* closes the socket, tells nobody */
 void connection_close(struct belay *b); /* closes the watched descriptors */
+
+/* seal.c */
+void seal_start(struct belay *b); /* connected: the handshake begins, or it fails */
+/* What the socket has brought goes to b->in; false: the connection has failed. */
+bool seal_feed(struct belay *b, struct slice bytes);
+struct buf *seal_out(struct belay *b); /* what is to be sent */
+bool seal_has_output(const struct belay *b);
+void seal_close(struct belay *b);
 
 /* call.c */
 int client_call_send(struct belay *b, const struct belay_bytes *words, size_t n,

@@ -21,6 +21,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,12 +43,23 @@ static void read_away(int fd)
         continue;
 }
 
+/* TLS: the end of what we say is no cut. As far as it goes: nothing depends on it. */
+static void say_goodbye(struct belay *b)
+{
+    tls_end(b->tls);
+    struct buf *wire = seal_out(b);
+    if (buf_len(wire) && !wire->oom)
+        (void)!send(b->fd, buf_data(wire), buf_len(wire), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* A close is our last word, and the server frees what is ours. Whoever leaves a server because
  * of a failure gives up nothing: it resets the connection, and nothing is freed before its TTL.
  */
 static void close_socket(struct belay *b, bool for_good)
 {
     struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    if (b->tls && for_good)
+        say_goodbye(b);
     if (b->fd >= 0 && for_good)
         read_away(b->fd);
     else if (b->fd >= 0)
@@ -57,6 +69,7 @@ static void close_socket(struct belay *b, bool for_good)
     b->fd = -1;
     b->epoll_mask = 0;
     b->state = CLIENT_OFF;
+    seal_close(b);
     client_call_forget_early(b);
     buf_clear(&b->in);
     buf_clear(&b->out);
@@ -194,32 +207,58 @@ static void greet(struct belay *b)
 
 /* ---- connecting ------------------------------------------------------------------------ */
 
-/* Tries the next address that the name resolved to. */
-static void connect_next(struct belay *b)
+static void on_connected(struct belay *b)
 {
-    const struct addrinfo *ai = b->resolved_next;
+    if (b->addrs[b->at].tls)
+        seal_start(b);
+    else
+        greet(b);
+}
+
+static void connect_to(struct belay *b, const struct sockaddr *to, socklen_t len)
+{
     const char *shown = b->addrs[b->at].text;
-    if (!ai)
-        return;
-    b->resolved_next = ai->ai_next;
-    b->fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    b->fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (b->fd < 0) {
         connection_fail(b, BELAY_E_CONNECT, "cannot reach %s: %s", shown, strerror(errno));
         return;
     }
     int one = 1; /* without it small requests wait for the answer of the one before */
-    if (setsockopt(b->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0)
+    if (to->sa_family != AF_UNIX &&
+        setsockopt(b->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) != 0)
         one = 0;
     b->state = CLIENT_CONNECTING;
     b->connect_end_ms = client_add_ms(client_now_ms(), ping_connect_ms(b));
-    if (connect(b->fd, ai->ai_addr, ai->ai_addrlen) == 0)
-        greet(b);
+    if (connect(b->fd, to, len) == 0)
+        on_connected(b);
     else if (errno != EINPROGRESS)
         connection_fail(b, BELAY_E_CONNECT, "cannot reach %s: %s", shown, strerror(errno));
 }
 
+/* Tries the next address that the name resolved to. */
+static void connect_next(struct belay *b)
+{
+    const struct addrinfo *ai = b->resolved_next;
+    if (!ai)
+        return;
+    b->resolved_next = ai->ai_next;
+    connect_to(b, ai->ai_addr, ai->ai_addrlen);
+}
+
+static void connect_path(struct belay *b)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    snprintf(to.sun_path, sizeof to.sun_path, "%s",
+             b->addrs[b->at].host); /* it fits: addrs.c */
+    connect_to(b, (const struct sockaddr *)&to, sizeof to);
+}
+
 void connection_start(struct belay *b)
 {
+    if (b->addrs[b->at].is_path) {
+        connect_path(b);
+        return;
+    }
     if (!b->resolved_next) {
         forget_resolved(b);
         struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -252,7 +291,7 @@ static void finish_connect(struct belay *b)
         connection_fail(b, BELAY_E_CONNECT, "cannot reach %s: %s", b->addrs[b->at].text,
                         strerror(err));
     else
-        greet(b);
+        on_connected(b);
 }
 
 /* ---- bytes ----------------------------------------------------------------------------- */
@@ -285,16 +324,21 @@ static void parse_replies(struct belay *b)
     }
 }
 
+/* False: nothing has come, or it has failed. */
 static bool read_some(struct belay *b)
 {
-    if (!buf_reserve(&b->in, CLIENT_READ_BYTES)) {
+    char sealed[CLIENT_READ_BYTES];
+    if (!b->tls && !buf_reserve(&b->in, CLIENT_READ_BYTES)) {
         connection_fail(b, BELAY_E_MEMORY, "out of memory");
         return false;
     }
-    ssize_t n = recv(b->fd, b->in.mem + b->in.end, b->in.cap - b->in.end, 0);
+    ssize_t n = b->tls ? recv(b->fd, sealed, sizeof sealed, 0)
+                       : recv(b->fd, b->in.mem + b->in.end, b->in.cap - b->in.end, 0);
     if (n > 0) {
-        b->in.end += (size_t)n;
         b->heard_ms = client_now_ms();
+        if (b->tls)
+            return seal_feed(b, slice_of(sealed, (size_t)n));
+        b->in.end += (size_t)n;
         return true;
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -306,19 +350,22 @@ static bool read_some(struct belay *b)
 
 static void write_all(struct belay *b)
 {
-    if (b->out.oom) {
-        connection_fail(b, BELAY_E_MEMORY, "out of memory");
-        return;
-    }
-    while (b->state >= CLIENT_GREETING && buf_len(&b->out)) {
-        ssize_t n = send(b->fd, buf_data(&b->out), buf_len(&b->out), MSG_NOSIGNAL);
+    while (b->state >= CLIENT_SHAKING) {
+        struct buf *bytes = b->tls ? seal_out(b) : &b->out;
+        if (bytes->oom) {
+            connection_fail(b, BELAY_E_MEMORY, "out of memory");
+            return;
+        }
+        if (buf_len(bytes) == 0)
+            return;
+        ssize_t n = send(b->fd, buf_data(bytes), buf_len(bytes), MSG_NOSIGNAL);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n < 0) {
             connection_fail(b, BELAY_E_CLOSED, "%s: %s", b->addrs[b->at].text, strerror(errno));
             return;
         }
-        buf_consume(&b->out, (size_t)n);
+        buf_consume(bytes, (size_t)n);
     }
 }
 
@@ -327,6 +374,11 @@ static void write_all(struct belay *b)
 static bool has_work(const struct belay *b)
 {
     return b->queued.n || b->session[0] || b->holds || b->watch_fn || b->connect_wanted;
+}
+
+static bool is_on_its_way(const struct belay *b)
+{
+    return b->state > CLIENT_OFF && b->state < CLIENT_READY;
 }
 
 int connection_step(struct belay *b)
@@ -340,16 +392,16 @@ int connection_step(struct belay *b)
         connection_start(b);
     if (b->state == CLIENT_CONNECTING)
         finish_connect(b);
-    if (b->state >= CLIENT_GREETING)
-        write_all(b);
-    while (b->state >= CLIENT_GREETING && !ping_main(b)->doomed && read_some(b))
+    write_all(b);
+    while (b->state >= CLIENT_SHAKING && !ping_main(b)->doomed && read_some(b)) {
+        if (b->state == CLIENT_SHAKING && tls_state(b->tls) == TLS_OPEN)
+            greet(b);
         parse_replies(b);
+    }
     if (!ping_main(b)->doomed)
         ping_step(b);
-    if (b->state >= CLIENT_GREETING && buf_len(&b->out))
-        write_all(b); /* what callbacks have asked for */
-    if ((b->state == CLIENT_CONNECTING || b->state == CLIENT_GREETING) &&
-        now >= b->connect_end_ms)
+    write_all(b); /* what callbacks have asked for */
+    if (is_on_its_way(b) && now >= b->connect_end_ms)
         connection_fail(b, BELAY_E_CONNECT, "cannot reach %s: no answer within %lld ms",
                         b->addrs[b->at].text, (long long)ping_connect_ms(b));
     b->depth--;
@@ -365,8 +417,7 @@ int64_t connection_due_ms(const struct belay *b)
     due = pulse < due ? pulse : due;
     if (b->state == CLIENT_OFF && has_work(b) && b->retry_ms < due)
         due = b->retry_ms;
-    if ((b->state == CLIENT_CONNECTING || b->state == CLIENT_GREETING) &&
-        b->connect_end_ms < due)
+    if (is_on_its_way(b) && b->connect_end_ms < due)
         due = b->connect_end_ms;
     return due;
 }
@@ -375,7 +426,8 @@ short connection_events(const struct belay *b)
 {
     if (b->state == CLIENT_CONNECTING)
         return POLLOUT;
-    return (short)(POLLIN | (buf_len(&b->out) ? POLLOUT : 0));
+    bool has_output = b->tls ? seal_has_output(b) : buf_len(&b->out) > 0;
+    return (short)(POLLIN | (has_output ? POLLOUT : 0));
 }
 
 void connection_sleep(const struct belay *b, int64_t until_ms)

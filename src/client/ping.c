@@ -48,19 +48,24 @@ int64_t ping_connect_ms(const struct belay *b)
 
 /* ---- the second connection ------------------------------------------------------------- */
 
-static struct belay *ping_open(struct belay *b)
+/* The very server, not another one of the same name. */
+static bool find_peer(const struct belay *b, struct addr *at)
 {
     struct sockaddr_storage peer;
     socklen_t len = sizeof peer;
+    *at = b->addrs[b->at];
+    return at->is_path ||
+           (getpeername(b->fd, (struct sockaddr *)&peer, &len) == 0 &&
+            getnameinfo((struct sockaddr *)&peer, len, at->host, sizeof at->host, at->port,
+                        sizeof at->port, NI_NUMERICHOST | NI_NUMERICSERV) == 0);
+}
+
+static struct belay *ping_open(struct belay *b)
+{
     struct belay *p = calloc(1, sizeof *p);
     if (!p)
         return NULL;
-    struct addr *at = &p->addrs[0];
-    snprintf(at->text, sizeof at->text, "%s", b->addrs[b->at].text);
-    /* the very server, not another one of the same name */
-    if (getpeername(b->fd, (struct sockaddr *)&peer, &len) != 0 ||
-        getnameinfo((struct sockaddr *)&peer, len, at->host, sizeof at->host, at->port,
-                    sizeof at->port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    if (!find_peer(b, &p->addrs[0])) {
         free(p);
         return NULL;
     }

@@ -43,56 +43,6 @@ static struct belay *open_handle(const char *addrs, int64_t timeout_ms)
         .verb = (words), .reply = (text), .cut = true                                          \
     }
 
-/* ---- addresses ------------------------------------------------------------------------- */
-
-static void addresses_are_read_or_refused(void **state)
-{
-    static const struct {
-        const char *list;
-        int want;
-        const char *first; /* or what the reason contains */
-    } rows[] = {
-        {"127.0.0.1:7117", BELAY_E_OK, "127.0.0.1:7117"},
-        {"localhost", BELAY_E_OK, "localhost:7117"},
-        {"[::1]:80", BELAY_E_OK, "[::1]:80"},
-        {"[::1]", BELAY_E_OK, "[::1]:7117"},
-        {"a:1,b:2,c", BELAY_E_OK, "a:1"},
-        {"", BELAY_E_USAGE, "empty"},
-        {"a,,b", BELAY_E_USAGE, "empty"},
-        {"a:0", BELAY_E_USAGE, "port"},
-        {"a:65536", BELAY_E_USAGE, "port"},
-        {"a:12x", BELAY_E_USAGE, "port"},
-        {"a:", BELAY_E_USAGE, "port"},
-        {":7117", BELAY_E_USAGE, "host"},
-        {"::1", BELAY_E_USAGE, "brackets"},
-        {"[::1", BELAY_E_USAGE, "without its"},
-        {"[::1]x", BELAY_E_USAGE, "only a ':'"},
-        {"http://a", BELAY_E_USAGE, "port"},
-        {"a b", BELAY_E_USAGE, "character"},
-    };
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct addr addrs[BELAY_ADDRS_MAX];
-        char why[256] = "";
-        size_t n = 0;
-        int got = addrs_parse(rows[i].list, addrs, BELAY_ADDRS_MAX, &n, why, sizeof why);
-        assert_int_equal(got, rows[i].want);
-        if (got == BELAY_E_OK)
-            assert_string_equal(addrs[0].text, rows[i].first);
-        else
-            assert_non_null(strstr(why, rows[i].first));
-    }
-}
-
-static void too_many_addresses_are_refused(void **state)
-{
-    struct belay *b = NULL;
-    struct belay_options o = {.addrs = "a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a"};
-    (void)state;
-    assert_int_equal(belay_open(&o, &b), BELAY_E_USAGE);
-    assert_null(b);
-}
-
 /* ---- answers --------------------------------------------------------------------------- */
 
 static void every_answer_of_an_acquire_is_understood(void **state)
@@ -753,8 +703,6 @@ static void news_may_be_missed_before_the_first_came(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_are_read_or_refused),
-        cmocka_unit_test(too_many_addresses_are_refused),
         cmocka_unit_test_setup_teardown(every_answer_of_an_acquire_is_understood, start, stop),
         cmocka_unit_test_setup_teardown(an_error_answer_has_a_code_a_word_and_a_text, start,
                                         stop),

@@ -347,9 +347,72 @@ static void a_failure_leaves_no_transaction(void **state)
     assert_string_equal(r.cause, "");
 }
 
+/* ---- addresses ------------------------------------------------------------------------- */
+
+static void addresses_are_read_or_refused(void **state)
+{
+    static const struct {
+        const char *list;
+        int want;
+        const char *first; /* or what the reason contains */
+    } rows[] = {
+        {"127.0.0.1:7117", BELAY_E_OK, "127.0.0.1:7117"},
+        {"localhost", BELAY_E_OK, "localhost:7117"},
+        {"[::1]:80", BELAY_E_OK, "[::1]:80"},
+        {"[::1]", BELAY_E_OK, "[::1]:7117"},
+        {"a:1,b:2,c", BELAY_E_OK, "a:1"},
+        {"tls://a", BELAY_E_OK, "tls://a:7117"},
+        {"tls://[::1]:80,b", BELAY_E_OK, "tls://[::1]:80"},
+        {"unix:///run/belay.sock,a", BELAY_E_OK, "unix:///run/belay.sock"},
+        {"tls://", BELAY_E_USAGE, "empty"},
+        {"tls://tls://a", BELAY_E_USAGE, "port"},
+        {"tls://:1", BELAY_E_USAGE, "host"},
+        {"unix://", BELAY_E_USAGE, "begins with a '/'"},
+        {"unix://run/belay.sock", BELAY_E_USAGE, "begins with a '/'"},
+        {"unix:///0123456789012345678901234567890123456789012345678901234567890123456789"
+         "01234567890123456789012345678901234567",
+         BELAY_E_USAGE, "longer than"},
+        {"", BELAY_E_USAGE, "empty"},
+        {"a,,b", BELAY_E_USAGE, "empty"},
+        {"a:0", BELAY_E_USAGE, "port"},
+        {"a:65536", BELAY_E_USAGE, "port"},
+        {"a:12x", BELAY_E_USAGE, "port"},
+        {"a:", BELAY_E_USAGE, "port"},
+        {":7117", BELAY_E_USAGE, "host"},
+        {"::1", BELAY_E_USAGE, "brackets"},
+        {"[::1", BELAY_E_USAGE, "without its"},
+        {"[::1]x", BELAY_E_USAGE, "only a ':'"},
+        {"http://a", BELAY_E_USAGE, "port"},
+        {"a b", BELAY_E_USAGE, "character"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct addr addrs[BELAY_ADDRS_MAX];
+        char why[256] = "";
+        size_t n = 0;
+        int got = addrs_parse(rows[i].list, addrs, BELAY_ADDRS_MAX, &n, why, sizeof why);
+        assert_int_equal(got, rows[i].want);
+        if (got == BELAY_E_OK)
+            assert_string_equal(addrs[0].text, rows[i].first);
+        else
+            assert_non_null(strstr(why, rows[i].first));
+    }
+}
+
+static void too_many_addresses_are_refused(void **state)
+{
+    struct belay *none = NULL;
+    struct belay_options o = {.addrs = "a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a"};
+    (void)state;
+    assert_int_equal(belay_open(&o, &none), BELAY_E_USAGE);
+    assert_null(none);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_are_read_or_refused),
+        cmocka_unit_test(too_many_addresses_are_refused),
         cmocka_unit_test_setup_teardown(the_longest_duration_is_waited_for, start, stop),
         cmocka_unit_test_setup_teardown(the_longest_lease_is_proven_for_ever, start, stop),
         cmocka_unit_test_setup_teardown(the_longest_time_out_outlives_a_connection, start,

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ENV_MAX = 6, AGAIN_MS = 50 };
+enum { ENV_ALWAYS = 5, ENV_MAX = 9, AGAIN_MS = 50 };
 
 static const int forwarded[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM,
                                 SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM};
@@ -69,6 +69,22 @@ static char *env_text(const char *key, const char *value)
     return text;
 }
 
+/* So that what the command asks of the same servers is believed in the same way. */
+static bool fill_tls(const struct cli *c, char **env)
+{
+    static const char *const rows[][2] = {{"tls-ca", "BELAY_TLS_CA"},
+                                          {"tls-cert", "BELAY_TLS_CERT"},
+                                          {"tls-key", "BELAY_TLS_KEY"}};
+    for (size_t i = 0, n = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!cli_given(c, rows[i][0]))
+            continue;
+        env[n] = env_text(rows[i][1], cli_text(c, rows[i][0], NULL));
+        if (!env[n++])
+            return false;
+    }
+    return true;
+}
+
 static bool fill_env(const struct run *r, char **env)
 {
     const char *addrs = cli_text(r->c, "addr", NULL), *in_env = getenv("BELAY_ADDR");
@@ -79,10 +95,10 @@ static bool fill_env(const struct run *r, char **env)
     env[2] = env_text("BELAY_OWNER", r->owner);
     env[3] = env_text("BELAY_SESSION", belay_session_id(r->c->belay));
     env[4] = env_text("BELAY_ADDR", addrs);
-    for (size_t i = 0; i < ENV_MAX - 1; i++)
+    for (size_t i = 0; i < ENV_ALWAYS; i++)
         if (!env[i])
             return false;
-    return true;
+    return fill_tls(r->c, env + ENV_ALWAYS);
 }
 
 /* ---- starting -------------------------------------------------------------------------- */
