@@ -46,6 +46,9 @@ static int cert(struct cli *c)
     wish.hosts = cli_texts(c, "host", &wish.n_hosts);
     if (wish.n_hosts && !is_node)
         return cli_usage(c, "--host is for a node");
+    wish.account = cli_text(c, "account", NULL);
+    if (wish.account && (is_ca || is_node))
+        return cli_usage(c, "--account is for a client");
     if (is_ca)
         return report(cert_make_ca(wish.out, wish.days));
     wish.name = c->words[1];
@@ -56,24 +59,27 @@ static const struct cli_option cert_options[] = {
     {"out", 'o', CLI_TEXT, "DIR", "where the files go; a file that exists is not touched"},
     {"ca", 0, CLI_TEXT, "DIR", "node, client, revoke: where ca.crt and ca.key are"},
     {"host", 0, CLI_TEXTS, "NAME|IP", "node: a name or an address of its machine; repeatable"},
+    {"account", 0, CLI_TEXT, "ID",
+     "client: its account (default, or 16 digits); it logs in as the token NAME"},
     {"days", 0, CLI_NUMBER, "N", "how long it is valid (825; a CA: 3650)"},
     {0},
 };
 
 const struct cli_command cli_cmd_cert = {
     .name = "cert",
-    .args = "ca | node NAME | client ID | revoke FILE",
+    .args = "ca | node NAME | client NAME | revoke FILE",
     .summary = "make the certificates of a cluster, and take them back",
     .about =
         "ca makes DIR/ca.crt and DIR/ca.key. node makes DIR/NAME.crt and DIR/NAME.key for\n"
         "the node of that name: the others believe it by this name and by no other. client\n"
-        "makes them for a program; such a certificate is not valid between nodes. Keys are\n"
-        "readable by their owner only. Keep ca.key away from the nodes: they do not need it.\n"
-        "revoke writes DIR/ca.crt anew, with a list of what is not valid any more: copy it to\n"
-        "the nodes, and send them SIGHUP.",
+        "makes them for a program; such a certificate is not valid between nodes. With\n"
+        "--account its NAME is the id of a token, and who has it needs no AUTH: it may do what\n"
+        "that token may, as long as the token counts. Keys are readable by their owner only.\n"
+        "Keep ca.key away from the nodes: they do not need it. revoke writes DIR/ca.crt anew,\n"
+        "with a list of what is not valid any more: copy it to the nodes, and send them SIGHUP.",
     .examples = "  belay cert ca --out tls\n"
                 "  belay cert node n1 --ca tls --out tls --host 10.0.0.1\n"
-                "  belay cert client billing --ca tls --out tls\n"
+                "  belay cert client 0123456789abcdef --account default --ca tls --out tls\n"
                 "  belay cert revoke tls/n1.crt --ca tls",
     .options = cert_options,
     .min_words = 1,

@@ -650,6 +650,11 @@ bool engine_login(struct engine *e, const struct op *op, uint64_t *ret_generatio
     return known;
 }
 
+uint64_t engine_token_generation(const struct engine *e, struct slice account, struct slice id)
+{
+    return machine_token_generation(e->groups[0].machine, account, id);
+}
+
 bool engine_token(const struct engine *e, struct slice id, uint64_t generation,
                   uint64_t wall_ms, struct machine_token *ret)
 {

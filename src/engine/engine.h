@@ -91,6 +91,7 @@ uint64_t engine_now_ms(struct engine *e);   /* state-machine time */
 /* What this node knows of tokens (machine.h has the same): it may be behind. */
 bool engine_closed(const struct engine *e);
 bool engine_login(struct engine *e, const struct op *op, uint64_t *ret_generation);
+uint64_t engine_token_generation(const struct engine *e, struct slice account, struct slice id);
 struct machine_token;
 bool engine_token(const struct engine *e, struct slice id, uint64_t generation,
                   uint64_t wall_ms, struct machine_token *ret);

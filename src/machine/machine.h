@@ -130,6 +130,10 @@ struct machine_token {
     uint64_t number, used_ms;
     struct slice account, rules;
 };
+/* The newest generation of a token, for who has proven by a certificate to be it; 0: the
+ * account has no such token. */
+uint64_t machine_token_generation(const struct machine *m, struct slice account,
+                                  struct slice id);
 bool machine_token(const struct machine *m, struct slice id, uint64_t generation,
                    uint64_t wall_ms, struct machine_token *ret);
 

@@ -511,6 +511,13 @@ bool machine_closed(const struct machine *m)
     return m->closed;
 }
 
+uint64_t machine_token_generation(const struct machine *m, struct slice account,
+                                  struct slice id)
+{
+    const struct token *t = token_find(m, id);
+    return t && slice_eq(account_name(t->account), account) ? t->generation : 0;
+}
+
 bool machine_token(const struct machine *m, struct slice id, uint64_t generation,
                    uint64_t wall_ms, struct machine_token *ret)
 {

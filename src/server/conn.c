@@ -121,6 +121,7 @@ static void on_closed(uv_handle_t *handle) /* the one place that frees a conn */
     if (c->source)
         source_give(s, c->source);
     free(c->ns);
+    free(c->certificate);
     free(c->name);
     free(c);
     s->n_conns--;

@@ -1,4 +1,4 @@
-/* login.c - who asks: tokens of connections and of HTTP requests.
+/* login.c - who asks: tokens of connections and of HTTP requests, and certificates.
  *
  *   AUTH, HELLO AUTH, Authorization --> what this node knows of group 0
  *     it counts          --> its token's number, generation and rules go with each request
@@ -10,7 +10,11 @@
  *
  * A connection keeps the id and the generation that it logged in with and looks its token up
  * for every request, so a change counts from the next request on. Connections of a token that
- * does not count any more are closed when that is heard, and looked for once a second. */
+ * does not count any more are closed when that is heard, and looked for once a second.
+ *
+ * A certificate of the clients' CA stands for the token that it names, whatever its secret is:
+ * as long as nobody logs in with another one, each request is that token's, if it counts then.
+ */
 #include "auth/token.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -31,8 +35,35 @@ uint64_t login_wall_ms(void)
     return server_wall_ns() / NS_PER_MS;
 }
 
-bool login_who(const struct conn *c, uint64_t wall_ms, struct machine_token *ret)
+static const char CERTIFICATE_URI[] = "belay:token:";
+
+static void by_certificate(struct conn *c)
 {
+    const char *slash = strchr(c->certificate, '/');
+    struct slice account = slice_of(c->certificate, (size_t)(slash - c->certificate));
+    struct slice id = slice_str(slash + 1);
+    uint64_t generation = engine_token_generation(c->server->engine, account, id);
+    c->login = (struct login){
+        .known = generation != 0, .by_certificate = true, .generation = generation};
+    memcpy(c->login.id, id.data, TOKEN_ID_BYTES);
+}
+
+void login_certify(struct conn *c)
+{
+    char text[TOKEN_ID_BYTES + ACCOUNT_ID_BYTES + 2];
+    if (!tls_uri(c->tls, CERTIFICATE_URI, text, sizeof text))
+        return;
+    const char *slash = strchr(text, '/');
+    if (!slash || !token_is_id(slice_str(slash + 1)))
+        return;
+    c->certificate = mem_dup(text, strlen(text) + 1);
+    by_certificate(c);
+}
+
+bool login_who(struct conn *c, uint64_t wall_ms, struct machine_token *ret)
+{
+    if (c->certificate && (!c->login.known || c->login.by_certificate))
+        by_certificate(c);
     return c->login.known &&
            engine_token(c->server->engine, slice_of(c->login.id, TOKEN_ID_BYTES),
                         c->login.generation, wall_ms, ret);
@@ -41,6 +72,8 @@ bool login_who(const struct conn *c, uint64_t wall_ms, struct machine_token *ret
 void login_forget(struct conn *c)
 {
     c->login = (struct login){0};
+    if (c->certificate)
+        by_certificate(c);
 }
 
 /* To the hour: an op at most for each hour and connection. */

@@ -79,8 +79,10 @@ static bool go_on(struct conn *c, enum tls_state state)
         return false;
     case TLS_OPEN:
     case TLS_CLOSED:
-        if (secure_is_shaking(c))
+        if (secure_is_shaking(c)) {
             s->metrics.tls_opened++;
+            login_certify(c);
+        }
         settle_hands(c);
         return true;
     case TLS_FAILED:

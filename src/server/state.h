@@ -149,7 +149,7 @@ struct watch;
 
 /* What a connection, or an HTTP request, has logged in with. */
 struct login {
-    bool known;
+    bool known, by_certificate;
     char id[TOKEN_ID_BYTES];
     uint64_t generation;
 };
@@ -168,6 +168,7 @@ struct conn {
     struct attached *sessions;
     char *ns, *name; /* owned; NULL: default, none */
     struct login login;
+    char *certificate;      /* "ACCOUNT/ID": the token that TLS has proven; owned; NULL: none */
     struct ask login_ask;   /* while group 0 is asked */
     uint64_t slow_until_ms; /* a failed login is answered then; 0: none is slowed */
     uint64_t used_ms;       /* the hour for which the use of its token was told */
@@ -284,9 +285,11 @@ uint64_t login_wall_ms(void); /* time of day */
 enum login_step login_try(struct conn *c, struct slice id, struct slice secret);
 enum login_step login_http(struct conn *c, const struct request *req);
 /* What it may do, as of now. False: it has not logged in, or that counts no more. */
-bool login_who(const struct conn *c, uint64_t wall_ms, struct machine_token *ret);
+bool login_who(struct conn *c, uint64_t wall_ms, struct machine_token *ret);
 void login_used(struct conn *c, const struct machine_token *who, uint64_t wall_ms);
-void login_forget(struct conn *c);
+void login_forget(struct conn *c); /* what is left is its certificate */
+void login_certify(
+    struct conn *c); /* TLS is open: for which token does its certificate stand? */
 void login_cancel(struct conn *c); /* the connection goes */
 void login_look(struct server *s); /* closes connections whose token counts no more */
 void login_news(struct server *s, const struct event *ev);

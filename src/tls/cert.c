@@ -167,8 +167,30 @@ static bool is_name(const char *name)
            name[0] != '-' && strcmp(name, "ca") != 0;
 }
 
+static bool is_token(const char *id)
+{
+    return strlen(id) == 16 && strspn(id, "0123456789abcdef") == 16;
+}
+
+/* For whom a client stands. */
+static enum belay_err token_of(const struct cert_wish *wish, char text[TEXT_MAX])
+{
+    text[0] = '\0';
+    if (!wish->account)
+        return BELAY_OK;
+    if (!is_token(wish->name) || !is_name(wish->account))
+        return fail(BELAY_ERR_SYNTAX,
+                    "\"%s\" of \"%s\" is no token: an id has 16 hexadecimal "
+                    "digits, and belay token ls shows it",
+                    wish->name, wish->account);
+    (void)snprintf(text, TEXT_MAX, "URI:belay:token:%s/%s", wish->account, wish->name);
+    return BELAY_OK;
+}
+
 static enum belay_err names_of(const struct cert_wish *wish, char text[TEXT_MAX])
 {
+    if (wish->kind == CERT_CLIENT)
+        return token_of(wish, text);
     size_t at = (size_t)snprintf(text, TEXT_MAX, "DNS:%s", wish->name);
     for (size_t i = 0; i < wish->n_hosts; i++) {
         const char *host = wish->hosts[i];
@@ -239,7 +261,7 @@ static void sign(X509 *cert, const struct ca *ca, const struct cert_wish *wish,
     add_extension(cert, ca->cert, NID_key_usage, "critical,digitalSignature");
     add_extension(cert, ca->cert, NID_ext_key_usage,
                   is_node ? "serverAuth,clientAuth" : "clientAuth");
-    if (is_node)
+    if (names[0])
         add_extension(cert, ca->cert, NID_subject_alt_name, names);
     add_extension(cert, ca->cert, NID_authority_key_identifier, "keyid");
     BELAY_CHECK(X509_sign(cert, ca->key, EVP_sha256()));

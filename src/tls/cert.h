@@ -1,8 +1,9 @@
 /* cert.h - makes the certificates of a cluster: EC P-256, signed by a CA of its own.
  *
  * A node's certificate says that it may call and be called, and carries its name; a client's
- * that it may call. Files that exist are never written over, but for ca.crt, which is replaced
- * when a certificate is taken back. */
+ * that it may call, and perhaps the token that it stands for, as belay:token:ACCOUNT/ID. Files
+ * that exist are never written over, but for ca.crt, which is replaced when a certificate is
+ * taken back. */
 #ifndef BELAY_TLS_CERT_H
 #define BELAY_TLS_CERT_H
 
@@ -23,6 +24,8 @@ enum cert_kind { CERT_NODE, CERT_CLIENT };
 struct cert_wish {
     enum cert_kind kind;
     const char *name;
+    const char
+        *account;    /* of a client: NAME is a token of it, and it stands for that; or NULL */
     const char *ca;  /* directory with ca.crt and ca.key */
     const char *out; /* directory; it is made if need be */
     const char *const *hosts;
