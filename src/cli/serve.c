@@ -179,6 +179,7 @@ static int serve(struct cli *c)
         return code;
     struct server_config config = {
         .listen = cli_text(c, "listen", "127.0.0.1:7117"),
+        .socket = cli_text(c, "socket", NULL),
         .insecure = cli_given(c, "insecure"),
         .reset_frees = cli_given(c, "reset-frees"),
         .max_connections = (size_t)cli_number(c, "max-connections", SERVER_CONNECTIONS_DEFAULT),
@@ -217,6 +218,7 @@ static int serve(struct cli *c)
 
 static const struct cli_option serve_options[] = {
     {"listen", 'l', CLI_TEXT, "ADDRESS:PORT", "where to listen (127.0.0.1:7117); port 0: any"},
+    {"socket", 0, CLI_TEXT, "PATH", "listen there, too: a Unix socket, mode 0660"},
     {"data", 'd', CLI_TEXT, "DIR", "keep everything in this directory, durably"},
     {"memory", 0, CLI_FLAG, NULL, "keep nothing on disk (so it is without --data)"},
     {"node", 0, CLI_TEXT, "NAME", "this node's name in its cluster"},

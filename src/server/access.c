@@ -14,6 +14,8 @@ enum { HOST_BYTES_MAX = 253 };
 
 bool access_is_loopback(const struct sockaddr *addr)
 {
+    if (addr->sa_family == AF_UNIX)
+        return true;
     if (addr->sa_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)addr;
         return ntohl(in->sin_addr.s_addr) >> 24 == 127;

@@ -68,16 +68,16 @@ static bool log_in(struct conn *c, const struct call *call)
 static void init(struct conn *c, struct call *call, bool close)
 {
     struct arena *a = &c->server->request_arena;
-    struct sockaddr_storage addr = {0};
-    int len = sizeof addr;
-    bool here = uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&addr, &len) == 0 &&
-                access_is_loopback((struct sockaddr *)&addr);
-    if (here)
-        pipeline_submit(c, call, close);
+    const char *why = NULL;
+    if (!source_is_operator(c->source))
+        why = "ask for the first token on this machine";
+    else if (c->is_local && !socket_may_init(c))
+        why =
+            "over the socket, only root and the server's own user may ask for the first token";
+    if (why)
+        pipeline_reply(c, reply_error(a, BELAY_ERR_DENIED, "%s", why), close);
     else
-        pipeline_reply(
-            c, reply_error(a, BELAY_ERR_DENIED, "ask for the first token on this machine"),
-            close);
+        pipeline_submit(c, call, close);
 }
 
 static void whoami(struct conn *c, const struct call *call, bool close)

@@ -20,7 +20,7 @@ enum { KEEPALIVE_S = 60 };
 
 static uv_stream_t *stream(struct conn *c)
 {
-    return (uv_stream_t *)&c->tcp;
+    return &c->io.stream;
 }
 
 static uint64_t now_ms(const struct conn *c)
@@ -166,7 +166,7 @@ void conn_close(struct conn *c)
     report_out(c, (enum budget_part)c->reported_as, c->writing_cap);
     c->server->leaving[c->reported_as] += c->reported; /* until libuv lets go of it */
     c->fd = -1;                                        /* the number may soon be another's */
-    uv_close((uv_handle_t *)&c->tcp, on_closed);
+    uv_close((uv_handle_t *)stream(c), on_closed);
 }
 
 void conn_dirty(struct conn *c)
@@ -656,13 +656,19 @@ void conn_sweep(struct server *s)
 
 /* --- begin --- */
 
+bool conn_peer(const struct conn *c, struct sockaddr_storage *ret)
+{
+    int len = sizeof *ret;
+    *ret = (struct sockaddr_storage){.ss_family = AF_UNIX};
+    return c->is_local || uv_tcp_getpeername(&c->io.tcp, (struct sockaddr *)ret, &len) == 0;
+}
+
 /* May it stay? Some places are kept for operators: the others go by turns, or not at all. */
 static bool admit(struct conn *c)
 {
     struct server *s = c->server;
     struct sockaddr_storage addr;
-    int len = sizeof addr;
-    if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&addr, &len) != 0)
+    if (!conn_peer(c, &addr))
         return false;
     c->source = source_take(s, (struct sockaddr *)&addr);
     size_t kept = s->max_conns / SERVER_OPERATORS_MAX;
@@ -676,11 +682,23 @@ bool conn_is_trusted(const struct conn *c)
     return c->server->config->insecure || source_is_operator(c->source);
 }
 
-void conn_open(struct server *s)
+static int accept_one(struct conn *c)
+{
+    struct server *s = c->server;
+    if (c->is_local) {
+        BELAY_CHECK(uv_pipe_init(&s->loop, &c->io.pipe, 0) == 0);
+        return uv_accept((uv_stream_t *)&s->socket, stream(c));
+    }
+    BELAY_CHECK(uv_tcp_init(&s->loop, &c->io.tcp) == 0);
+    return uv_accept((uv_stream_t *)&s->listener, stream(c));
+}
+
+void conn_open(struct server *s, bool is_local)
 {
     struct conn *c = mem_zalloc(sizeof *c);
     c->server = s;
-    c->tcp.data = c;
+    c->io.stream.data = c;
+    c->is_local = is_local;
     c->id = ++s->next_conn;
     c->target = engine_new_target(s->engine);
     c->resp = 2;
@@ -694,10 +712,9 @@ void conn_open(struct server *s)
     list_init(&c->shaking);
     list_init(&c->in_line);
     c->reported_as = BUDGET_OUTPUT;
-    BELAY_CHECK(uv_tcp_init(&s->loop, &c->tcp) == 0);
     s->n_conns++;
     list_push_back(&s->conns, &c->all);
-    int err = uv_accept((uv_stream_t *)&s->listener, stream(c));
+    int err = accept_one(c);
     if (err != 0) {
         log_debug("server.accept", "error=%s", uv_strerror(err));
         conn_close(c);
@@ -708,9 +725,11 @@ void conn_open(struct server *s)
         conn_close(c);
         return;
     }
-    (void)uv_fileno((uv_handle_t *)&c->tcp, &c->fd);
-    (void)uv_tcp_nodelay(&c->tcp, 1);
-    (void)uv_tcp_keepalive(&c->tcp, 1, KEEPALIVE_S);
+    (void)uv_fileno((uv_handle_t *)stream(c), &c->fd);
+    if (!is_local) {
+        (void)uv_tcp_nodelay(&c->io.tcp, 1);
+        (void)uv_tcp_keepalive(&c->io.tcp, 1, KEEPALIVE_S);
+    }
     c->since_ms = now_ms(c);
     s->metrics.accepted++;
     list_push_back(&s->turns, &c->turn);

@@ -93,10 +93,9 @@ void login_used(struct conn *c, const struct machine_token *who, uint64_t wall_m
 
 static struct strikes *strikes_of(struct conn *c)
 {
-    struct sockaddr_storage addr = {0};
-    int len = sizeof addr;
+    struct sockaddr_storage addr;
     uint64_t sum = 0;
-    if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&addr, &len) == 0) {
+    if (conn_peer(c, &addr) && addr.ss_family != AF_UNIX) {
         if (addr.ss_family == AF_INET6)
             sum = hash_bytes(&c->server->attach_key,
                              &((struct sockaddr_in6 *)(void *)&addr)->sin6_addr,

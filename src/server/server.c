@@ -86,6 +86,7 @@ static void close_all_handles(struct server *s)
     close_handle((uv_handle_t *)&s->sigint);
     close_handle((uv_handle_t *)&s->sighup);
     close_handle((uv_handle_t *)&s->listener);
+    close_handle((uv_handle_t *)&s->socket);
     gateway_close(s->front);
     s->front = NULL;
 }
@@ -145,25 +146,32 @@ static void on_check(uv_check_t *h)
 static void on_connection(uv_stream_t *listener, int status)
 {
     struct server *s = listener->data;
+    bool is_local = listener == (uv_stream_t *)&s->socket;
     if (status < 0) {
         log_warn("server.accept", "error=%s", uv_strerror(status));
         return;
     }
     if (s->n_conns < s->max_conns) {
-        conn_open(s);
+        conn_open(s, is_local);
         return;
     }
-    s->accept_waiting = true; /* libuv takes no more until this one is accepted */
+    *(is_local ? &s->socket_waiting : &s->accept_waiting) = true; /* libuv takes no more */
     s->metrics.paused++;
     (void)conn_evict(s);
 }
 
+static void accept_waiting(struct server *s, bool *waiting, bool is_local)
+{
+    if (!*waiting || s->stopping || s->n_conns >= s->max_conns)
+        return;
+    *waiting = false;
+    conn_open(s, is_local);
+}
+
 void server_accept_more(struct server *s)
 {
-    if (s->accept_waiting && !s->stopping && s->n_conns < s->max_conns) {
-        s->accept_waiting = false;
-        conn_open(s);
-    }
+    accept_waiting(s, &s->socket_waiting, true);
+    accept_waiting(s, &s->accept_waiting, false);
 }
 
 static void count_news(struct watcher *w, const struct event *ev)
@@ -237,7 +245,7 @@ static void on_second(uv_timer_t *timer)
     login_look(s);
     login_reset(s);
     tls_own_look(&s->tls, now);
-    if (s->accept_waiting)
+    if (s->accept_waiting || s->socket_waiting)
         (void)conn_evict(s);
     if (s->stopping && now >= s->stop_at_ms) {
         list_each_safe(it, &s->conns) conn_close(list_item(it, struct conn, all));
@@ -252,6 +260,7 @@ static void stop(struct server *s)
     s->stop_at_ms = uv_now(&s->loop) + SERVER_STOP_MS;
     s->dismiss_at_ms = uv_now(&s->loop) + SERVER_DRAIN_MS;
     close_handle((uv_handle_t *)&s->listener);
+    close_handle((uv_handle_t *)&s->socket);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
@@ -329,6 +338,7 @@ static void open_handles(struct server *s)
     tls_own_count_memory();
     BELAY_CHECK(uv_loop_init(&s->loop) == 0);
     (void)uv_tcp_init(&s->loop, &s->listener);
+    (void)uv_pipe_init(&s->loop, &s->socket, 0);
     (void)uv_timer_init(&s->loop, &s->engine_timer);
     (void)uv_timer_init(&s->loop, &s->second_timer);
     (void)uv_idle_init(&s->loop, &s->idle);
@@ -337,6 +347,7 @@ static void open_handles(struct server *s)
     (void)uv_signal_init(&s->loop, &s->sigterm);
     (void)uv_signal_init(&s->loop, &s->sigint);
     (void)uv_signal_init(&s->loop, &s->sighup);
+    s->socket.data = s;
     s->listener.data = s->engine_timer.data = s->second_timer.data = s;
     s->idle.data = s->prepare.data = s->check.data = s->sigterm.data = s->sigint.data =
         s->sighup.data = s;
@@ -490,7 +501,7 @@ enum server_end server_run(const struct server_config *config)
     s->max_conns = allowed_connections(config->max_connections);
     bool started = open_engine(s) &&
                    tls_own_open(&s->tls, &config->tls, TLS_CLIENTS, uv_now(&s->loop)) &&
-                   listen_on(s);
+                   listen_on(s) && socket_listen(s, LISTEN_BACKLOG, on_connection);
     if (started) {
         log_info("server.start", "version=%s address=%s engine=%s connections=%zu memory=%zu",
                  BELAY_VERSION, s->address, s->runtime ? "raft" : "memory", s->max_conns,

@@ -53,6 +53,7 @@ enum {
 
 struct server_config {
     const char *listen; /* "127.0.0.1:7117", "[::1]:0" */
+    const char *socket; /* a path; NULL: none */
     bool insecure;      /* beyond loopback: plain text will do, and nobody has to log in */
     bool reset_frees;   /* a connection that is reset counts as closed by its client */
     size_t max_connections;

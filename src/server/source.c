@@ -27,6 +27,8 @@ void source_init(struct server *s)
 static void read_address(const struct sockaddr *addr, unsigned char ret[ADDRESS_BYTES])
 {
     memset(ret, 0, ADDRESS_BYTES);
+    if (addr->sa_family == AF_UNIX)
+        return; /* as loopback by IPv6 */
     if (addr->sa_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)addr;
         memcpy(ret, &in->sin_addr, sizeof in->sin_addr);

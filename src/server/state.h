@@ -47,6 +47,7 @@ struct server {
     struct server_limits limits; /* with the defaults filled in */
     uv_loop_t loop;
     uv_tcp_t listener;
+    uv_pipe_t socket;
     uv_timer_t engine_timer, second_timer;
     uv_idle_t idle; /* runs while somebody waits for its next slice */
     uv_prepare_t prepare;
@@ -83,9 +84,9 @@ struct server {
     size_t n_remote;    /* of them: not from loopback */
     struct map sources; /* addresses they come from */
     struct hash_key source_key;
-    bool accept_waiting; /* libuv holds a connection for which there is no room */
-    bool stopping;       /* no more requests are taken */
-    bool dismissed;      /* and whoever waits has been told */
+    bool accept_waiting, socket_waiting; /* libuv holds a connection without room for it */
+    bool stopping;                       /* no more requests are taken */
+    bool dismissed;                      /* and whoever waits has been told */
     uint64_t dismiss_at_ms, stop_at_ms,
         armed_at_ms; /* of the engine timer; UINT64_MAX: not armed */
     uint64_t second_due_ms;
@@ -155,7 +156,12 @@ struct login {
 };
 
 struct conn {
-    uv_tcp_t tcp;
+    union {
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } io;
+    bool is_local; /* it is a pipe: a connection of the Unix socket */
     uv_os_fd_t fd; /* its socket */
     struct server *server;
     struct list all, dirty, timed, turn, woken, sliced, keeper, shaking, in_line;
@@ -216,7 +222,7 @@ const char *server_not_ready(const struct server *s, const char **ret_word);
 uint64_t server_wall_ns(void);
 
 /* conn.c */
-void conn_open(struct server *s);       /* takes the connection that libuv holds */
+void conn_open(struct server *s, bool is_local); /* takes the connection that libuv holds */
 void conn_close(struct conn *c);        /* not from within an answer; any number of times */
 void conn_dirty(struct conn *c);        /* look at it at the end of the turn */
 void conn_flush(struct conn *c);        /* its end of the turn */
@@ -231,6 +237,8 @@ void conn_forget_kept(struct conn *c);
 void conn_take(struct conn *c, struct slice bytes); /* plain bytes of the client */
 /* It comes from this machine, or the operator has said --insecure. */
 bool conn_is_trusted(const struct conn *c);
+/* Where it comes from; AF_UNIX without a path: the socket. False: it is gone. */
+bool conn_peer(const struct conn *c, struct sockaddr_storage *ret);
 bool conn_evict(struct server *s);        /* one that is idle gives way; false: none is */
 void conn_finish(struct conn *c);         /* takes no more requests, closes when all is sent */
 void conn_use_out(struct conn *c);        /* before the first byte goes into c->out */
@@ -240,6 +248,10 @@ void conn_report(struct conn *c); /* to the budget: what it has to send */
 void conn_shed(struct server *s); /* closes those with the most to send, if it is too much */
 bool conn_may_return(
     const struct conn *c); /* its client may come back, here or at another node */
+
+/* socket.c */
+bool socket_listen(struct server *s, int backlog, uv_connection_cb on_connection);
+bool socket_may_init(const struct conn *c); /* by the uid of the other side */
 
 /* secure.c */
 bool secure_begins(const struct conn *c, struct slice bytes); /* is this the begin of TLS? */
@@ -330,7 +342,7 @@ void source_give(struct server *s, struct source *source);
 bool source_is_operator(const struct source *source); /* of this machine */
 
 /* access.c */
-bool access_is_loopback(const struct sockaddr *addr);
+bool access_is_loopback(const struct sockaddr *addr); /* or the Unix socket */
 /* NULL: this page may ask; else why not. */
 const char *access_http(const struct conn *c, const struct request *req);
 bool access_parse_listen(const char *text, struct sockaddr_storage *ret, const char **ret_why);

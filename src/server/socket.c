@@ -1,0 +1,82 @@
+/* socket.c - the Unix socket: for programs of this machine, and those of its users who may.
+ *
+ * Its file has mode 0660, so who may connect is decided by its directory, its owner and its
+ * group. Whoever is connected counts as from this machine. Beyond that the peer's uid decides:
+ * the server's own and root may make the first token.
+ *
+ * A file that a server which was killed has left is removed: nobody listens there. Anything else
+ * that is there stays, and the server does not start. */
+#include "base/log.h"
+#include "server/state.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { SOCKET_MODE = 0660 };
+
+static bool is_silent(const char *path)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    memcpy(to.sun_path, path, strlen(path) + 1);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool refused =
+        fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) != 0 && errno == ECONNREFUSED;
+    if (fd >= 0)
+        close(fd);
+    return refused;
+}
+
+/* NULL: the path is free. */
+static const char *make_room(const char *path)
+{
+    struct stat st;
+    if (strlen(path) >= sizeof((struct sockaddr_un *)0)->sun_path)
+        return "the path is too long for a socket (107 bytes)";
+    if (lstat(path, &st) != 0)
+        return errno == ENOENT ? NULL : strerror(errno);
+    if (!S_ISSOCK(st.st_mode))
+        return "this is there already, and is no socket";
+    if (!is_silent(path))
+        return "another process listens there, or somebody else's has";
+    log_info("server.socket", "path=%s text=\"left by a server that is gone: removed\"",
+             log_bytes(slice_str(path)));
+    return unlink(path) == 0 ? NULL : strerror(errno);
+}
+
+static const char *bind_to(uv_pipe_t *pipe, const char *path)
+{
+    int err = uv_pipe_bind(pipe, path);
+    if (err == UV_EACCES) /* libuv says so for both */
+        return "its directory is not there, or may not be written";
+    if (err != 0)
+        return uv_strerror(err);
+    return chmod(path, SOCKET_MODE) == 0 ? NULL
+                                         : strerror(errno); /* before anybody may connect */
+}
+
+bool socket_listen(struct server *s, int backlog, uv_connection_cb on_connection)
+{
+    const char *path = s->config->socket;
+    if (!path)
+        return true;
+    const char *why = make_room(path);
+    if (!why)
+        why = bind_to(&s->socket, path);
+    int err = why ? 0 : uv_listen((uv_stream_t *)&s->socket, backlog, on_connection);
+    if (err != 0)
+        why = uv_strerror(err);
+    if (why)
+        log_error("server.socket", "path=%s error=\"%s\"", log_bytes(slice_str(path)), why);
+    return !why;
+}
+
+bool socket_may_init(const struct conn *c)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    return getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+           (peer.uid == 0 || peer.uid == geteuid());
+}
