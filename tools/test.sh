@@ -178,9 +178,9 @@ step_fuzz-short() { fuzz_all "${FUZZ_SECONDS:-10}"; }
 step_fuzz() { fuzz_all "${FUZZ_SECONDS:-3600}"; }
 
 # lane COMMAND...: in a network namespace of its own, where this user may make one: no program beside
-# it can take a port that a test has found free.
+# it can take a port that a test has found free. It has an address that is not loopback.
 lane() {
-    if [ "$lanes" = yes ]; then unshare --net bash -c 'ip link set lo up && exec "$@"' - "$@"; else "$@"; fi
+    if [ "$lanes" = yes ]; then unshare --net bash -c 'ip link set lo up && ip address add 198.51.100.7/24 dev lo && exec "$@"' - "$@"; else "$@"; fi
 }
 
 # Tests run side by side where they have namespaces. One that says "# alone: why" is run by itself.

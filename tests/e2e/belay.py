@@ -204,7 +204,7 @@ def own_address():
     """An address of this machine that is not loopback, or None."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as u:
         try:
-            u.connect(("192.0.2.1", 9))  # sends nothing
+            u.connect(("198.51.100.1", 9))  # sends nothing
             address = u.getsockname()[0]
             return None if address.startswith("127.") else address
         except OSError:
