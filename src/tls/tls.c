@@ -191,6 +191,7 @@ static BIO_METHOD *new_method(void)
 }
 
 /* Messages of the handshake that come when it is over. */
+/* NOLINTNEXTLINE(readability-function-size): OpenSSL's parameters */
 static void on_message(int sent, int version, int type, const void *bytes, size_t n, SSL *ssl,
                        void *arg)
 {
@@ -369,6 +370,13 @@ struct tls *tls_open(const struct tls_context *c, bool was_called)
     return t;
 }
 
+/* OpenSSL's macro drops a const, which clang does not take. */
+static bool set_sni(SSL *ssl, const char *host)
+{
+    return SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                    (void *)(uintptr_t)host) == 1;
+}
+
 struct tls *tls_call(const struct tls_context *c, const char *host)
 {
     struct tls *t = new_connection(c);
@@ -377,8 +385,7 @@ struct tls *tls_call(const struct tls_context *c, const char *host)
     X509_VERIFY_PARAM *param = SSL_get0_param(t->ssl);
     X509_VERIFY_PARAM_set_hostflags(param, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     bool is_address = X509_VERIFY_PARAM_set1_ip_asc(param, host) == 1;
-    bool set = is_address || (SSL_set1_host(t->ssl, host) == 1 &&
-                              SSL_set_tlsext_host_name(t->ssl, host) == 1);
+    bool set = is_address || (SSL_set1_host(t->ssl, host) == 1 && set_sni(t->ssl, host));
     ERR_clear_error();
     if (set)
         return begin_call(t);
