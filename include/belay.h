@@ -259,8 +259,11 @@ BELAY_API int belay_show(struct belay *b, const char *name, const struct belay_r
  * null. */
 BELAY_API int belay_list(struct belay *b, const char *prefix, const char *after, unsigned limit,
                          const struct belay_reply **ret_r);
-/* The operator's forced unlock. *ret_count (may be NULL): holders that lost it. */
+/* The operator's forced unlock. *ret_count (may be NULL): holders that lost it. `reason` (up to
+ * 256 bytes, or NULL) is told to whoever watches, and stands in the audit log. */
 BELAY_API int belay_break(struct belay *b, const char *name, int64_t *ret_count);
+BELAY_API int belay_break_for(struct belay *b, const char *name, const char *reason,
+                              int64_t *ret_count);
 
 /* ---- namespaces ----------------------------------------------------------------------- */
 

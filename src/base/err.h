@@ -36,7 +36,8 @@
     X(BELAY_ERR_INTERNAL, "INTERNAL", 500, "a defect of the server")                           \
     X(BELAY_ERR_QUOTA, "QUOTA", 429, "a limit of the account is reached")                      \
     X(BELAY_ERR_LOGIN, "DENIED", 401, "log in with a valid token")                             \
-    X(BELAY_ERR_OVERLOADED, "OVERLOADED", 503, "no memory left for new things, try later")
+    X(BELAY_ERR_OVERLOADED, "OVERLOADED", 503, "no memory left for new things, try later")     \
+    X(BELAY_ERR_THROTTLED, "THROTTLED", 429, "too many requests, wait")
 
 enum belay_err {
 #define X(id, word, status, text) id,

@@ -395,7 +395,7 @@ static int break_lock(struct cli *c)
     int code = cli_connect(c);
     if (code != CLI_OK)
         return code;
-    int err = belay_break(c->belay, c->words[0], &count);
+    int err = belay_break_for(c->belay, c->words[0], cli_text(c, "reason", NULL), &count);
     if (err)
         return cli_fail(c, err);
     if (c->json)
@@ -405,13 +405,20 @@ static int break_lock(struct cli *c)
     return count ? CLI_OK : CLI_NOT;
 }
 
+static const struct cli_option break_options[] = {
+    {"reason", 'r', CLI_TEXT, "TEXT", "why: told to whoever watches, and in the audit log"},
+    {0},
+};
+
 const struct cli_command cli_cmd_break = {
     .name = "break",
     .args = "NAME",
     .summary = "take a lock away from its holders, by force",
     .about = "The holders are told, their fences become stale, and the next in line gets it.\n"
              "Exits with 1 when nobody held it.",
-    .examples = "  belay break deploy",
+    .examples = "  belay break deploy\n"
+                "  belay break deploy --reason 'runner 4 is gone, ticket 812'",
+    .options = break_options,
     .min_words = 1,
     .max_words = 1,
     .run = break_lock,

@@ -146,11 +146,35 @@ static int check_sizes(const struct cli *c)
     return CLI_OK;
 }
 
+static int check_rest(const struct cli *c)
+{
+    double decay = strtod(cli_text(c, "trust-decay", "0.8321"), NULL);
+    if (!(decay > 0 && decay < 1) || cli_number(c, "trust-period", 1) < 1)
+        return cli_usage(c, "--trust-decay is above 0 and below 1, --trust-period above 0");
+    if (cli_number(c, "priority", 0) > 15)
+        return cli_usage(c, "--priority is 0 to 15");
+    if (cli_given(c, "audit-required") && !cli_given(c, "audit"))
+        return cli_usage(c, "--audit-required needs --audit FILE");
+    return CLI_OK;
+}
+
+static struct server_limits read_limits(const struct cli *c)
+{
+    return (struct server_limits){.head_ms = (uint64_t)cli_number(c, "head-timeout", 0),
+                                  .body_ms = (uint64_t)cli_number(c, "body-timeout", 0),
+                                  .idle_ms = (uint64_t)cli_number(c, "idle-timeout", 0),
+                                  .resp_idle_ms =
+                                      (uint64_t)cli_number(c, "resp-idle-timeout", 0),
+                                  .write_ms = (uint64_t)cli_number(c, "write-timeout", 0)};
+}
+
 static int serve(struct cli *c)
 {
     int code = check_company(c);
     if (code == CLI_OK)
         code = check_sizes(c);
+    if (code == CLI_OK)
+        code = check_rest(c);
     if (code != CLI_OK)
         return code;
     const char *hosts[] = {cli_text(c, "host", NULL), NULL};
@@ -158,8 +182,6 @@ static int serve(struct cli *c)
         return cli_usage(c, "--log-level is error, warn, info or debug");
     double decay = strtod(cli_text(c, "trust-decay", "0.8321"), NULL);
     int64_t period_ms = cli_number(c, "trust-period", TRUST_PERIOD_DEFAULT_MS);
-    if (!(decay > 0 && decay < 1) || period_ms < 1)
-        return cli_usage(c, "--trust-decay is above 0 and below 1, --trust-period above 0");
     int64_t priority = cli_number(c, "priority", 14);
     if (priority < 0 || priority > 15)
         return cli_usage(c, "--priority is 0 to 15");
@@ -184,12 +206,11 @@ static int serve(struct cli *c)
         .reset_frees = cli_given(c, "reset-frees"),
         .max_connections = (size_t)cli_number(c, "max-connections", SERVER_CONNECTIONS_DEFAULT),
         .max_per_address = (size_t)cli_number(c, "max-connections-per-address", 0),
+        .max_connections_per_token = (size_t)cli_number(c, "max-connections-per-token", 0),
+        .max_requests_per_address = (size_t)cli_number(c, "max-requests-per-address", 0),
+        .max_requests_per_token = (size_t)cli_number(c, "max-requests-per-token", 0),
         .max_memory = (size_t)cli_number(c, "max-memory", 0),
-        .limits = {.head_ms = (uint64_t)cli_number(c, "head-timeout", 0),
-                   .body_ms = (uint64_t)cli_number(c, "body-timeout", 0),
-                   .idle_ms = (uint64_t)cli_number(c, "idle-timeout", 0),
-                   .resp_idle_ms = (uint64_t)cli_number(c, "resp-idle-timeout", 0),
-                   .write_ms = (uint64_t)cli_number(c, "write-timeout", 0)},
+        .limits = read_limits(c),
         .trust_decay = decay,
         .trust_period_ms = (uint64_t)period_ms,
         .cluster = {.data = cli_text(c, "data", NULL),
@@ -207,6 +228,8 @@ static int serve(struct cli *c)
         .tls = tls_for_clients(c),
         .postgres = postgres,
         .schema = cli_text(c, "schema", "belay"),
+        .audit = cli_text(c, "audit", NULL),
+        .audit_required = cli_given(c, "audit-required"),
         .hosts = hosts,
         .on_listening = on_listening,
     };
@@ -248,12 +271,20 @@ static const struct cli_option serve_options[] = {
     {"schema", 0, CLI_TEXT, "NAME", "the queue's schema in it (belay)"},
     {"insecure", 0, CLI_FLAG, NULL,
      "beyond loopback too: plain text, and nobody has to log in; nodes without --tls-ca"},
+    {"audit", 0, CLI_TEXT, "FILE",
+     "who did what as an operator, logins and refusals; SIGHUP opens it anew (belay audit)"},
+    {"audit-required", 0, CLI_FLAG, NULL,
+     "what cannot be written to the audit log is not done"},
     {"host", 0, CLI_TEXT, "NAME", "another name of this server that web pages may use"},
     {"max-memory", 0, CLI_SIZE, "SIZE",
      "above it new things are refused with OVERLOADED (three fifths of what is there)"},
     {"max-connections", 0, CLI_NUMBER, "N", "connections at once (10000)"},
     {"max-connections-per-address", 0, CLI_NUMBER, "N",
      "of one address (a quarter of them; loopback: all)"},
+    {"max-connections-per-token", 0, CLI_NUMBER, "N", "of one token, at this node (no limit)"},
+    {"max-requests-per-address", 0, CLI_NUMBER, "N",
+     "in a second, of one address, at this node; above it THROTTLED (no limit)"},
+    {"max-requests-per-token", 0, CLI_NUMBER, "N", "the same of one token (no limit)"},
     {"head-timeout", 0, CLI_DURATION, "D",
      "an HTTP head, and a handshake of TLS, must arrive within (10s)"},
     {"body-timeout", 0, CLI_DURATION, "D", "a body or a RESP request must arrive within (30s)"},

@@ -64,6 +64,8 @@ static void put_event(struct buf *out, const struct belay_reply *event, bool col
     put_number(out, event, "position", " place=");
     put_text(out, event, "reason", " reason=");
     put_text(out, event, "session", " session=");
+    put_text(out, event, "by", " by=");
+    put_text(out, event, "why", " why=");
     buf_put_byte(out, '\n');
 }
 

@@ -625,6 +625,11 @@ int belay_list(struct belay *b, const char *prefix, const char *after, unsigned 
 
 int belay_break(struct belay *b, const char *name, int64_t *ret_count)
 {
+    return belay_break_for(b, name, NULL, ret_count);
+}
+
+int belay_break_for(struct belay *b, const char *name, const char *reason, int64_t *ret_count)
+{
     struct words c = {0};
     if (ret_count)
         *ret_count = 0;
@@ -632,6 +637,10 @@ int belay_break(struct belay *b, const char *name, int64_t *ret_count)
         return client_fail(b, BELAY_E_USAGE, "BREAK needs a name");
     words_add(&c, "BREAK");
     words_add(&c, name);
+    if (reason && reason[0]) {
+        words_add(&c, "REASON");
+        words_add(&c, reason);
+    }
     return call_number(b, &c, ret_count);
 }
 

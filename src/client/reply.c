@@ -19,6 +19,7 @@ int reply_code(enum belay_err err)
     case BELAY_ERR_LIMIT:
     case BELAY_ERR_OVERLOADED:
     case BELAY_ERR_QUOTA:
+    case BELAY_ERR_THROTTLED:
         return BELAY_E_LIMIT;
     case BELAY_ERR_NOT_FOUND:
         return BELAY_E_NOT_FOUND;

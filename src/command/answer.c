@@ -547,6 +547,9 @@ struct reply *answer_news(const struct event *ev, uint64_t seq, struct arena *a)
     put_some_int(a, m, "ticket", ev->ticket);
     put_some_int(a, m, "position", ev->position);
     put_some_text(a, m, "reason", slice_str(reason_word(ev->reason)));
+    if (ev->kind == EVENT_BROKEN)
+        put_some_text(a, m, "why", ev->text);
+    put_some_text(a, m, "by", ev->by);
     if (ev->kind == EVENT_GRANTED || ev->kind == EVENT_RENEWED || ev->kind == EVENT_OVERDUE) {
         if (ev->forever)
             reply_null(a, m, "expires_in_ms");

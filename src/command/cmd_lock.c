@@ -144,5 +144,6 @@ void cmd_break(struct call *c)
 {
     c->op.kind = OP_BREAK;
     c->op.name = args_text(&c->args, P_NAME);
+    c->op.text = args_text(&c->args, P_REASON);
     c->op.flags = c->context->resp ? 0 : OP_WANT_LOCK;
 }

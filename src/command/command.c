@@ -137,6 +137,7 @@ static bool is_refused(struct call *c)
     struct reply *no = rights_refuse(c);
     if (!no)
         return false;
+    c->refused = no->err;
     if (c->command->flags & CMD_GLOCK) { /* S4's paths have error bodies of their own */
         struct reply *r = reply_new(c->arena, REPLY_MAP);
         reply_text(c->arena, r, "error", no->text);
@@ -298,6 +299,7 @@ void command_read(struct request *req, const struct context *context, struct are
     ret->request = req;
     ret->arena = a;
     ret->reply = NULL;
+    ret->refused = BELAY_OK;
     ret->number = 0;
     ret->text = ret->peer = slice_of("", 0);
     ret->secret = SLICE("");

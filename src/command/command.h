@@ -142,7 +142,8 @@ struct call {
     enum call_kind kind;
     struct op op;
     struct manner manner;
-    struct reply *reply; /* CALL_REPLY */
+    struct reply *reply;    /* CALL_REPLY */
+    enum belay_err refused; /* it: for want of a right, or of a login; BELAY_OK: it is not */
     enum action action;
     struct slice text, peer;
     struct slice secret; /* of a new token, for its answer alone; LOGIN: to be checked */

@@ -242,8 +242,11 @@ void engine_deliver(struct engine *e, size_t group)
             (void)feed_append(e->feed, ev);
         else if (ev->kind == EVENT_SESSION_ENDED)
             router_count(e, group, ev);
-        if (ev->asker)
+        if (ev->asker) {
+            ev->index = machine_applied(e->groups[group].machine);
+            ev->group = (uint32_t)group;
             answer(e, group, ev);
+        }
     }
     effects_reset(&e->fx);
     e->delivering = false;

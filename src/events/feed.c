@@ -11,7 +11,7 @@
 struct feed_event {
     uint64_t at_ms, fence, ticket, position, count, expires_in_ms, waited_ms;
     uint8_t kind, reason, mode, forever;
-    uint16_t account_len, ns_len, name_len, owner_len, session_len;
+    uint16_t account_len, ns_len, name_len, owner_len, session_len, text_len, by_len;
     char bytes[];
 };
 
@@ -69,7 +69,9 @@ static void wake(struct feed *f, const struct event *ev)
 uint64_t feed_append(struct feed *f, const struct event *ev)
 {
     struct feed_slot *slot = &f->slots[f->next % f->cap];
-    size_t need = ev->account.len + ev->ns.len + ev->name.len + ev->owner.len + ev->session.len;
+    struct slice text = ev->kind == EVENT_BROKEN ? ev->text : SLICE(""); /* no body */
+    size_t need = ev->account.len + ev->ns.len + ev->name.len + ev->owner.len +
+                  ev->session.len + text.len + ev->by.len;
     BELAY_CHECK(need <= UINT16_MAX); /* names and descriptions: far below */
     if (need > slot->cap || !slot->kept) {
         free(slot->kept);
@@ -92,12 +94,16 @@ uint64_t feed_append(struct feed *f, const struct event *ev)
                              .ns_len = (uint16_t)ev->ns.len,
                              .owner_len = (uint16_t)ev->owner.len,
                              .session_len = (uint16_t)ev->session.len,
-                             .name_len = (uint16_t)ev->name.len};
+                             .name_len = (uint16_t)ev->name.len,
+                             .text_len = (uint16_t)text.len,
+                             .by_len = (uint16_t)ev->by.len};
     char *at = slice_put(k->bytes, ev->account);
     at = slice_put(at, ev->ns);
     at = slice_put(at, ev->name);
     at = slice_put(at, ev->owner);
-    (void)slice_put(at, ev->session);
+    at = slice_put(at, ev->session);
+    at = slice_put(at, text);
+    (void)slice_put(at, ev->by);
     uint64_t seq = f->next++;
     wake(f, ev);
     return seq;
@@ -140,6 +146,8 @@ enum belay_err feed_get(struct feed *f, uint64_t seq, const struct event **ret_e
     f->shown.name = show(&at, k->name_len);
     f->shown.owner = show(&at, k->owner_len);
     f->shown.session = show(&at, k->session_len);
+    f->shown.text = show(&at, k->text_len);
+    f->shown.by = show(&at, k->by_len);
     *ret_ev = &f->shown;
     return BELAY_OK;
 }

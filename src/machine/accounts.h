@@ -82,6 +82,8 @@ void token_used(struct machine *m, const struct op *op, struct effects *fx);
 void token_message(struct machine *m, const struct op *message);
 void token_remove_all(struct machine *m, const struct account *a); /* of it; NULL: all */
 void token_query(const struct machine *m, const struct op *op, struct effects *fx);
+/* Empty: nobody had to log in, or it is gone. */
+struct slice token_id(const struct machine *m, uint64_t number);
 bool token_lives(const struct machine *m, uint64_t number); /* 0: nobody had to log in */
 /* Its token does not count here, or not any more: it has been answered. */
 bool token_refuses(const struct machine *m, const struct op *op, struct effects *fx);

@@ -95,8 +95,8 @@ static void copy_row(struct txn_row *row, struct arena *a)
 struct event event_copy(const struct event *ev, struct arena *a)
 {
     struct event copy = *ev;
-    struct slice *bytes[] = {&copy.account, &copy.ns,   &copy.name,   &copy.owner,
-                             &copy.session, &copy.text, &copy.failed, NULL};
+    struct slice *bytes[] = {&copy.account, &copy.ns, &copy.name,   &copy.owner, &copy.session,
+                             &copy.text,    &copy.by, &copy.failed, NULL};
     for (struct slice **b = bytes; *b; b++)
         **b = arena_copy(a, **b);
     copy.cycle = arena_alloc(a, ev->n_cycle * sizeof *copy.cycle);

@@ -205,9 +205,12 @@ struct event {
     enum reason reason;
     enum belay_err err; /* FAILED */
     struct slice account, ns, name, owner, session;
-    struct slice text; /* FAILED: what is wrong; body of a grant */
+    struct slice text; /* FAILED: what is wrong; body of a grant; BROKEN: why, in their words */
+    struct slice by; /* BROKEN: the id of the token that did it; empty: nobody had to log in */
     enum lock_mode mode;
     uint64_t at_ms; /* state-machine time of the step */
+    uint64_t index; /* an answer: the place in the log of its group, as of which it was given */
+    uint32_t group;
     uint64_t fence; /* SESSION_KEPT, of ENROL: the session's number */
     uint64_t ticket, position, count;
     uint64_t expires_in_ms, waited_ms;

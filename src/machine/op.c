@@ -293,6 +293,13 @@ static const char *check_hold(const struct op *op)
     return op->more.n && op->fence ? "several names need an owner, not a fence" : NULL;
 }
 
+static const char *check_break(const struct op *op)
+{
+    if (op->text.len > LIMIT_REASON_BYTES)
+        return "reason is over 256 bytes";
+    return op->name.len ? NULL : "name is empty";
+}
+
 static const char *check_session(const struct op *op)
 {
     if (op->kind == OP_SESSION_OPEN && op->ttl_ms == 0)
@@ -314,6 +321,7 @@ static const char *check_combination(const struct op *op)
     case OP_CHECK:
         return check_hold(op);
     case OP_BREAK:
+        return check_break(op);
     case OP_SHOW:
         return op->name.len ? NULL : "name is empty";
     case OP_SESSION_OPEN:

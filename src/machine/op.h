@@ -67,6 +67,7 @@ enum {
     LIMIT_TOKENS = 1000, /* of one account */
     LIMIT_EMAIL_BYTES = 254,
     LIMIT_FULL_NAME_BYTES = 128,
+    LIMIT_REASON_BYTES = 256, /* of a break, in the words of who breaks */
     ACCOUNT_ID_BYTES = 16,
     LIMIT_OVERLAP_MS = 7 * 24 * 3600 * 1000, /* both secrets of a token count so long */
     TTL_DEFAULT_MS = 30000,
@@ -172,7 +173,7 @@ enum op_flag {
     X(bytes, owner)                                                                            \
     X(bytes, session) /* session id */                                                         \
     X(bytes, body)    /* LIST, NAMESPACE_LIST: the asker's rules, when it does not see all */  \
-    X(bytes, text)    /* description; LIST: after */                                           \
+    X(bytes, text)    /* description; BREAK: why; LIST: after */                               \
     X(u64, fence)                                                                              \
     X(u64, mode)   /* enum lock_mode */                                                        \
     X(u64, policy) /* enum lock_policy */                                                      \

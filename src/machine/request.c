@@ -605,7 +605,10 @@ void request_break(struct machine *m, const struct op *op, struct effects *fx)
     if (l) {
         list_each_safe(it, &l->holds)
         {
+            size_t news = fx->n;
             hold_end(m, list_item(it, struct hold, in_lock), EVENT_BROKEN, REASON_BREAK, fx);
+            fx->events[news].text = arena_copy(&fx->arena, op->text);
+            fx->events[news].by = arena_copy(&fx->arena, token_id(m, op->token));
             n++;
         }
     }

@@ -65,6 +65,12 @@ static struct token *token_numbered(const struct machine *m, uint64_t number)
     return n ? map_item(n, struct token, by_number) : NULL;
 }
 
+struct slice token_id(const struct machine *m, uint64_t number)
+{
+    const struct token *t = number ? token_numbered(m, number) : NULL;
+    return t ? slice_of(t->id, TOKEN_ID_BYTES) : SLICE("");
+}
+
 static bool same_id(struct map_node *node, const void *key)
 {
     return memcmp(map_item(node, const struct token, by_id)->id, key, TOKEN_ID_BYTES) == 0;

@@ -48,6 +48,9 @@ static bool log_in(struct conn *c, const struct call *call)
         return true;
     case LOGIN_WAIT:
         return false;
+    case LOGIN_BUSY:
+        no = throttle_reply(c->server, login_busy_text, THROTTLE_JOIN_MS);
+        break;
     case LOGIN_NO:
         /* as of now: group 0 has been asked */
         if (engine_closed(c->server->engine) || !conn_is_trusted(c))

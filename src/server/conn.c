@@ -154,6 +154,8 @@ void conn_close(struct conn *c)
     if (c->end == END_NOT)
         c->end = END_VANISHED;
     login_cancel(c);
+    trail_forget(c);
+    throttle_leave(c);
     pipeline_cancel_all(c);
     watch_close(c);
     attach_drop_all(c);
@@ -670,6 +672,7 @@ static bool admit(struct conn *c)
     struct sockaddr_storage addr;
     if (!conn_peer(c, &addr))
         return false;
+    access_format((struct sockaddr *)&addr, c->address, sizeof c->address);
     c->source = source_take(s, (struct sockaddr *)&addr);
     size_t kept = s->max_conns / SERVER_OPERATORS_MAX;
     kept = kept < SERVER_OPERATORS_MAX ? kept : SERVER_OPERATORS_MAX;

@@ -30,6 +30,8 @@ static const uint64_t NS_PER_MS = 1000000;
 
 const char login_lost_text[] = "the cluster could not be asked whether the token counts";
 
+const char login_busy_text[] = "too many connections of this token";
+
 uint64_t login_wall_ms(void)
 {
     return server_wall_ns() / NS_PER_MS;
@@ -93,18 +95,7 @@ void login_used(struct conn *c, const struct machine_token *who, uint64_t wall_m
 
 static struct strikes *strikes_of(struct conn *c)
 {
-    struct sockaddr_storage addr;
-    uint64_t sum = 0;
-    if (conn_peer(c, &addr) && addr.ss_family != AF_UNIX) {
-        if (addr.ss_family == AF_INET6)
-            sum = hash_bytes(&c->server->attach_key,
-                             &((struct sockaddr_in6 *)(void *)&addr)->sin6_addr,
-                             sizeof(struct in6_addr));
-        else
-            sum = hash_bytes(&c->server->attach_key,
-                             &((struct sockaddr_in *)(void *)&addr)->sin_addr,
-                             sizeof(struct in_addr));
-    }
+    uint64_t sum = source_hash(c->source);
     struct strikes *at = &c->server->strikes[sum % LOGIN_STRIKES_MAX];
     uint64_t now = uv_now(&c->server->loop);
     if (at->address != sum || now - at->since_ms >= STRIKES_MS)
@@ -146,7 +137,17 @@ static void on_login(struct ask *ask, const struct event *ev)
     conn_dirty(c);
 }
 
-static enum login_step fail(struct conn *c)
+static enum login_step succeed(struct conn *c, struct slice id)
+{
+    if (!throttle_join(c)) {
+        login_forget(c);
+        return LOGIN_BUSY;
+    }
+    trail_login(c, id, true);
+    return LOGIN_OK;
+}
+
+static enum login_step fail(struct conn *c, struct slice id)
 {
     bool counts = engine_closed(c->server->engine); /* else nobody has to */
     if (counts && !c->login_slowed && is_slowed(c)) {
@@ -154,6 +155,8 @@ static enum login_step fail(struct conn *c)
         return LOGIN_WAIT;
     }
     c->login_asked = c->login_slowed = false;
+    if (counts)
+        trail_login(c, id, false);
     return LOGIN_NO;
 }
 
@@ -174,7 +177,7 @@ enum login_step login_try(struct conn *c, struct slice id, struct slice secret)
                     .wall_ms = login_wall_ms()};
     if (is_known_here(c, &op)) {
         c->login_asked = c->login_slowed = false;
-        return LOGIN_OK;
+        return succeed(c, id);
     }
     if (c->login_lost) {
         c->login_lost = false;
@@ -187,9 +190,9 @@ enum login_step login_try(struct conn *c, struct slice id, struct slice secret)
         if (c->logging_in)
             return LOGIN_WAIT;
         if (is_known_here(c, &op))
-            return LOGIN_OK;
+            return succeed(c, id);
     }
-    return fail(c);
+    return fail(c, id);
 }
 
 /* --- HTTP --- */
@@ -271,6 +274,7 @@ static void on_reset(struct ask *ask, const struct event *ev)
     if (unlink(buf_cstr(&path)) != 0)
         log_error("login.reset", "path=%s error=%s", buf_cstr(&path), strerror(errno));
     s->reset_wanted = false;
+    trail_reset(s);
     log_warn("login.reset", "text=\"nobody has to log in, until belay auth init\"");
     buf_done(&path);
 }

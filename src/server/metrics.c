@@ -1,6 +1,7 @@
 /* metrics.c - what the server counts, as Prometheus text and as INFO lines. */
 #include "server/metrics.h"
 
+#include "audit/audit.h"
 #include "belay_version.h"
 #include "machine/machine.h"
 #include "net/runtime.h"
@@ -165,6 +166,8 @@ static void put_gauges(const struct server *s, struct buf *out)
         m->tls_failed);
     one(out, "belay_failed_logins_total", "counter", "Logins with a token that does not count.",
         m->failed_logins);
+    one(out, "belay_throttled_total", "counter", "Requests and logins refused: too many.",
+        m->throttled);
     one(out, "belay_guard_refused_total", "counter", "Requests of foreign pages refused.",
         m->refused_guard);
     one(out, "belay_accept_paused_total", "counter", "Times that no connection was free.",
@@ -176,6 +179,20 @@ static void put_gauges(const struct server *s, struct buf *out)
     one(out, "belay_uptime_seconds", "gauge", "Since the start.", uptime_s(s));
     head(out, "belay_build_info", "gauge", "The build.");
     buf_printf(out, "belay_build_info{version=\"%s\"} 1\n", BELAY_VERSION);
+}
+
+static void put_audit(const struct server *s, struct buf *out)
+{
+    struct audit_state a;
+    audit_look(s->trail.audit, &a);
+    one(out, "belay_audit_lines_total", "counter", "Lines of the audit log.", a.put);
+    one(out, "belay_audit_waiting", "gauge", "Lines that are not on the disk yet.",
+        a.put - a.durable);
+    one(out, "belay_audit_failing", "gauge", "1: the audit log cannot be written.",
+        a.error != 0);
+    one(out, "belay_audit_lost_total", "counter", "Lines for which there was no room.", a.lost);
+    one(out, "belay_audit_skipped_total", "counter", "Refusals that were counted only.",
+        s->trail.skipped);
 }
 
 static void put_memory(const struct server *s, struct buf *out)
@@ -284,6 +301,8 @@ void metrics_write(const struct server *s, struct buf *out)
     put_gauges(s, out);
     put_memory(s, out);
     put_certificate(s, out);
+    if (s->trail.audit)
+        put_audit(s, out);
     if (s->runtime)
         put_cluster(s, out);
 }

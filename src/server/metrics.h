@@ -17,7 +17,7 @@ struct metrics {
     uint64_t handover[METRICS_BUCKETS], handover_n, handover_ns;
     uint64_t accepted, closed_timeout, closed_lagging, closed_overloaded, closed_yielded,
         refused_connections, refused_overloaded, refused_guard, paused;
-    uint64_t failed_logins;
+    uint64_t failed_logins, throttled;
     uint64_t tls_opened, tls_failed;
     uint64_t bytes_in, bytes_out;
     uint64_t lag_ms, lag_max_ms;

@@ -25,6 +25,14 @@ uint64_t server_wall_ns(void)
 
 /* --- pendings --- */
 
+/* The note of the request that was taken goes to what will answer it. */
+static struct trail_note *take_note(struct server *s)
+{
+    struct trail_note *note = s->note;
+    s->note = NULL;
+    return note;
+}
+
 /* How a request that comes now is answered, whatever is agreed before its answer is there. */
 static struct reply_form form_now(const struct conn *c, bool close)
 {
@@ -49,6 +57,8 @@ static void pending_free(struct pending_reply *p)
     if (p->expected)
         conn_expect(p->conn, p->expected, 0);
     buf_done(&p->held);
+    if (p->note)
+        trail_end_unknown(p->conn, p->note);
     if (p->secret)
         OPENSSL_cleanse(p->secret, TOKEN_TEXT_BYTES);
     free(p->secret);
@@ -125,6 +135,7 @@ void pipeline_reply(struct conn *c, const struct reply *r, bool close)
     if (s->acting)
         count(s, s->call.manner.command, reply_outcome(r));
     s->acting = false;
+    trail_end_reply(c, take_note(s), r);
     if (c->head) {
         struct pending_reply *p = pending_new(c, (struct manner){0}, close);
         hold_back(c, p, r);
@@ -224,6 +235,10 @@ static void on_answer(struct ask *ask, const struct event *ev)
         return;
     }
     count(s, p->manner.command, answer_outcome(ev));
+    if (p->note && !stays) {
+        trail_end(c, p->note, ev);
+        p->note = NULL;
+    }
     if (p->manner.op == OP_SESSION_ATTACH && ev->kind == EVENT_SESSION_KEPT)
         attach_add(c, ev);
     const struct reply *r = reply_to(p, ev);
@@ -249,6 +264,7 @@ struct pending_reply *pipeline_defer(struct conn *c, const struct call *call, bo
 {
     struct pending_reply *p = pending_new(c, call->manner, close);
     p->forget = forget;
+    p->note = take_note(c->server);
     c->server->acting = false;
     enqueue(c, p);
     return p;
@@ -258,6 +274,8 @@ void pipeline_answer(struct pending_reply *p, const struct reply *r)
 {
     struct conn *c = p->conn;
     count(c->server, p->manner.command, reply_outcome(r));
+    trail_end_reply(c, p->note, r);
+    p->note = NULL;
     conn_dirty(c);
     if (c->head != p) {
         hold_back(c, p, r);
@@ -465,11 +483,20 @@ void pipeline_submit(struct conn *c, struct call *call, bool close)
         p->secret = mem_dup(call->secret.data, call->secret.len);
     if (!prepare(c, call, p))
         return;
+    p->note = take_note(s);
     expect_page(p, call->op.kind);
     enqueue(c, p);
     engine_submit(s->engine, &call->op, &p->ask);
     if (c->half_closed)
         pipeline_end_waits(c);
+}
+
+/* Too much of it: nothing of the request is looked at. */
+static void refuse_busy(struct conn *c, const struct reply *busy, bool close)
+{
+    count(c->server, COMMAND_COUNT_ALL, OUTCOME_ERROR);
+    trail_refuse(c, NULL, BELAY_ERR_THROTTLED);
+    pipeline_reply(c, busy, close);
 }
 
 /* Runs the request that was taken. False: it waits for its login, and is taken again. */
@@ -495,9 +522,26 @@ static bool run(struct conn *c, bool close)
             login_used(c, &who, context.wall_ms);
         }
     }
+    struct reply *busy = context.who ? throttle_token(c) : NULL;
+    if (busy) {
+        refuse_busy(c, busy, close);
+        return true;
+    }
     command_read(&s->request, &context, &s->request_arena, call);
     if (call->kind != CALL_REPLY && !has_room(c, call, close))
         return true;
+    switch (trail_begin(c, call, &s->note)) {
+    case TRAIL_GO:
+        break;
+    case TRAIL_WAIT:
+        return false;
+    case TRAIL_REFUSED:
+        count(s, call->manner.command, OUTCOME_ERROR);
+        pipeline_reply(
+            c, reply_error(&s->request_arena, BELAY_ERR_UNAVAILABLE, "%s", trail_refused_text),
+            close);
+        return true;
+    }
     switch (call->kind) {
     case CALL_OP:
         pipeline_submit(c, call, close);
@@ -505,6 +549,8 @@ static bool run(struct conn *c, bool close)
     case CALL_REPLY:
         count(s, call->command ? call->manner.command : COMMAND_COUNT_ALL,
               reply_outcome(call->reply));
+        if (call->refused)
+            trail_refuse(c, call, call->refused);
         pipeline_reply(c, call->reply, close);
         break;
     case CALL_ACTION:
@@ -522,6 +568,15 @@ static bool run(struct conn *c, bool close)
     return true;
 }
 
+static bool run_resp(struct conn *c)
+{
+    struct reply *busy = throttle_address(c);
+    if (busy)
+        refuse_busy(c, busy, false);
+    c->again = !busy && !run(c, false);
+    return !c->again;
+}
+
 static size_t take_resp(struct conn *c, struct slice in)
 {
     struct server *s = c->server;
@@ -530,7 +585,7 @@ static size_t take_resp(struct conn *c, struct slice in)
     enum resp_step step = resp_next(in, &s->request_arena, &s->request, &used, &why);
     switch (step) {
     case RESP_DONE:
-        return s->request.verb.len == 0 || run(c, false) ? used : 0;
+        return s->request.verb.len == 0 || run_resp(c) ? used : 0;
     case RESP_BAD:
     case RESP_TOO_BIG:
         count(s, COMMAND_COUNT_ALL, OUTCOME_ERROR);
@@ -566,6 +621,9 @@ static bool take_login(struct conn *c, bool close)
     case LOGIN_LOST:
         pipeline_reply(c, reply_error(a, BELAY_ERR_UNAVAILABLE, "%s", login_lost_text), close);
         return false;
+    case LOGIN_BUSY:
+        pipeline_reply(c, throttle_reply(s, login_busy_text, THROTTLE_JOIN_MS), close);
+        return false;
     case LOGIN_WAIT:
         break;
     }
@@ -579,8 +637,10 @@ static bool run_http(struct conn *c)
     take_head(c, &s->request);
     bool close = !s->request.keep_alive || s->stopping;
     const char *why = access_http(c, &s->request);
-    bool known = why || take_login(c, close);
-    if (c->logging_in)
+    struct reply *busy = why ? NULL : throttle_address(c);
+    bool known = why || busy || take_login(c, close);
+    c->again = c->logging_in;
+    if (c->again)
         return false;
     c->continued = c->continue_due = false;
     if (close)
@@ -588,9 +648,14 @@ static bool run_http(struct conn *c)
     if (why) {
         s->metrics.refused_guard++;
         count(s, COMMAND_COUNT_ALL, OUTCOME_ERROR);
+        trail_refuse(c, NULL, BELAY_ERR_DENIED);
         pipeline_reply(c, reply_error(&s->request_arena, BELAY_ERR_DENIED, "%s", why), close);
-    } else if (known) {
-        (void)run(c, close);
+    } else if (busy) {
+        refuse_busy(c, busy, close);
+    } else if (known && !run(c, close)) {
+        c->again = true;
+        c->closing_in = false;
+        return false;
     }
     return true;
 }

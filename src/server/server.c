@@ -89,6 +89,7 @@ static void close_all_handles(struct server *s)
     close_handle((uv_handle_t *)&s->socket);
     gateway_close(s->front);
     s->front = NULL;
+    trail_close(s);
 }
 
 /* Stopping: what is on its way is answered first, by whoever leads now; then those who wait are
@@ -245,6 +246,7 @@ static void on_second(uv_timer_t *timer)
     login_look(s);
     login_reset(s);
     tls_own_look(&s->tls, now);
+    trail_look(s);
     if (s->accept_waiting || s->socket_waiting)
         (void)conn_evict(s);
     if (s->stopping && now >= s->stop_at_ms) {
@@ -358,6 +360,7 @@ static void on_reload(uv_signal_t *sig, int number)
     struct server *s = sig->data;
     (void)number;
     tls_own_reload(&s->tls, uv_now(&s->loop));
+    trail_reopen(s);
     if (s->runtime)
         host_reload(s->runtime);
 }
@@ -375,7 +378,7 @@ static void start_handles(struct server *s)
     (void)uv_check_start(&s->check, on_check);
     (void)uv_signal_start(&s->sigterm, on_signal, SIGTERM);
     (void)uv_signal_start(&s->sigint, on_signal, SIGINT);
-    if (s->config->cluster.tls.cert || s->tls.context)
+    if (s->config->cluster.tls.cert || s->tls.context || s->trail.audit)
         (void)uv_signal_start(&s->sighup, on_reload, SIGHUP);
 }
 
@@ -446,6 +449,7 @@ static void release(struct server *s)
     map_done(&s->attached);
     heap_done(&s->keeps);
     map_done(&s->sources);
+    throttle_done(s);
     scripts_close(s->scripts);
     arena_done(&s->request_arena);
     arena_done(&s->reply_arena);
@@ -495,11 +499,12 @@ enum server_end server_run(const struct server_config *config)
     list_init(&s->shaking);
     list_init(&s->in_line);
     source_init(s);
+    throttle_init(s);
     attach_init(s);
     (void)signal(SIGPIPE, SIG_IGN);
     open_handles(s);
     s->max_conns = allowed_connections(config->max_connections);
-    bool started = open_engine(s) &&
+    bool started = trail_open(s) && open_engine(s) &&
                    tls_own_open(&s->tls, &config->tls, TLS_CLIENTS, uv_now(&s->loop)) &&
                    listen_on(s) && socket_listen(s, LISTEN_BACKLOG, on_connection);
     if (started) {

@@ -58,11 +58,13 @@ struct server_config {
     bool reset_frees;   /* a connection that is reset counts as closed by its client */
     size_t max_connections;
     size_t max_per_address; /* of them; 0: a quarter, and all for loopback */
-    size_t max_memory;      /* bytes; 0: by what the process may have (budget.h) */
-    struct server_limits {  /* 0: the default */
-        uint64_t head_ms;   /* an HTTP head, a handshake, or the first bytes, must be whole */
-        uint64_t body_ms;   /* a body, or a RESP request, must be whole */
-        uint64_t idle_ms;   /* HTTP keep-alive without a request */
+    size_t max_requests_per_address, max_requests_per_token; /* in a second; 0: no limit */
+    size_t max_connections_per_token;                        /* 0: no limit */
+    size_t max_memory;     /* bytes; 0: by what the process may have (budget.h) */
+    struct server_limits { /* 0: the default */
+        uint64_t head_ms;  /* an HTTP head, a handshake, or the first bytes, must be whole */
+        uint64_t body_ms;  /* a body, or a RESP request, must be whole */
+        uint64_t idle_ms;  /* HTTP keep-alive without a request */
         uint64_t resp_idle_ms; /* RESP without a request, a session, a watch or a wait */
         uint64_t write_ms;     /* a reader must take something */
     } limits;
@@ -80,6 +82,8 @@ struct server_config {
     } cluster;
     struct tls_files tls;          /* for clients; cert NULL: plain text only */
     const char *postgres, *schema; /* of the queue; postgres NULL: none */
+    const char *audit;             /* the file of the audit log; NULL: none */
+    bool audit_required;           /* what cannot be written there is not done */
     const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */
     /* Told once, when connections are taken: "127.0.0.1:41234". NULL is allowed. */
     void (*on_listening)(const char *address);

@@ -84,6 +84,11 @@ void source_give(struct server *s, struct source *source)
     free(source);
 }
 
+uint64_t source_hash(const struct source *source)
+{
+    return source ? source->by_address.hash : 0;
+}
+
 bool source_is_operator(const struct source *source)
 {
     return source->loopback;

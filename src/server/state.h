@@ -24,11 +24,13 @@
 #include "server/budget.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "server/trail.h"
 #include "server/trust.h"
 #include "tls/own.h"
 
 #include <uv.h>
 
+enum { CONN_ADDRESS_BYTES = 64 };
 enum { LOGIN_STRIKES_MAX = 256 }; /* addresses whose failed logins are counted */
 enum { SERVER_SPARE_BUFFERS = 512, SERVER_SPARE_BYTES_MAX = 8192 };
 
@@ -61,6 +63,7 @@ struct server {
     struct arena request_arena, reply_arena;
     struct request request; /* the one that is being taken */
     struct call call;
+    struct trail_note *note; /* of it, for the audit log, until its pending reply has it */
     bool acting; /* an action of it is being carried out, and has not answered yet */
     char *read_mem;
     struct list conns;   /* all */
@@ -81,8 +84,10 @@ struct server {
     size_t leaving[BUDGET_PARTS]; /* of it: of connections that are being closed */
     size_t expected;              /* bytes of pages that are on their way */
     size_t n_conns, max_conns;
-    size_t n_remote;    /* of them: not from loopback */
-    struct map sources; /* addresses they come from */
+    size_t n_remote;                     /* of them: not from loopback */
+    struct map sources;                  /* addresses they come from */
+    struct limiter by_address, by_token; /* requests in a second */
+    struct map token_shares;             /* connections of each token, when they are limited */
     struct hash_key source_key;
     bool accept_waiting, socket_waiting; /* libuv holds a connection without room for it */
     bool stopping;                       /* no more requests are taken */
@@ -108,6 +113,7 @@ struct server {
     struct news_bytes *news; /* what watch.c has encoded, for the next watcher */
     struct metrics metrics;
     struct trust trust;
+    struct trail trail; /* the audit log */
     uint64_t next_conn;
     bool reset_wanted; /* belay auth reset was called for this directory */
     struct ask reset_ask;
@@ -137,6 +143,7 @@ struct pending_reply {
     void (*forget)(struct pending_reply *p); /* not the engine's: how to call it off */
     struct gateway_call *remote;             /* of forget(): what to call off */
     struct admin_call *wish;
+    struct trail_note *note; /* for the audit log; NULL: none */
     char *secret;    /* of a token that is being made: told in the answer, kept nowhere else */
     uint64_t ticket; /* late: its place, by which the client knows the push */
     uint8_t state;   /* enum pending_state */
@@ -146,6 +153,7 @@ struct pending_reply {
 };
 
 struct attached;
+struct token_share;
 struct watch;
 
 /* What a connection, or an HTTP request, has logged in with. */
@@ -167,14 +175,17 @@ struct conn {
     struct list all, dirty, timed, turn, woken, sliced, keeper, shaking, in_line;
     struct tls *tls; /* NULL: plain text */
     struct buf in, out;
-    struct source *source;             /* the address it comes from */
+    char address[CONN_ADDRESS_BYTES];  /* of its client: "127.0.0.1:41234" */
+    struct source *source;             /* the same, counted */
     struct pending_reply *head, *tail; /* replies leave in this order */
     struct pending_reply *late;        /* told "queued"; the outcome will be pushed */
     struct watch *watch;
     struct attached *sessions;
-    char *ns, *name; /* owned; NULL: default, none */
-    struct login login;
+    char *ns, *name;                /* owned; NULL: default, none */
+    struct token_share *share;      /* its token, when the connections of one are limited */
+    struct login login, login_told; /* told: to the audit log */
     char *certificate;      /* "ACCOUNT/ID": the token that TLS has proven; owned; NULL: none */
+    uint64_t asked_line;    /* of the audit log, for which the request waits; 0: none */
     struct ask login_ask;   /* while group 0 is asked */
     uint64_t slow_until_ms; /* a failed login is answered then; 0: none is slowed */
     uint64_t used_ms;       /* the hour for which the use of its token was told */
@@ -204,6 +215,7 @@ struct conn {
     bool login_asked;  /* for that request, group 0 has been */
     bool login_lost;   /* and did not answer */
     bool login_slowed; /* and its refusal has waited */
+    bool again;        /* the request was taken before, and waited */
     bool closing_in;   /* no more requests are taken; close when all is written */
     bool doomed;       /* close at the end of the turn, whatever is unsent */
     bool half_closed;  /* the client has sent its last byte, and may still read */
@@ -290,9 +302,10 @@ enum login_step {
     LOGIN_OK,
     LOGIN_NO,   /* it does not count: one answer for every reason */
     LOGIN_LOST, /* group 0 could not be asked */
+    LOGIN_BUSY, /* it counts, but has too many connections */
     LOGIN_WAIT, /* leave the request where it is: it is read again */
 };
-extern const char login_lost_text[];
+extern const char login_lost_text[], login_busy_text[];
 uint64_t login_wall_ms(void); /* time of day */
 enum login_step login_try(struct conn *c, struct slice id, struct slice secret);
 enum login_step login_http(struct conn *c, const struct request *req);
@@ -340,6 +353,18 @@ void source_init(struct server *s);
 struct source *source_take(struct server *s, const struct sockaddr *addr);
 void source_give(struct server *s, struct source *source);
 bool source_is_operator(const struct source *source); /* of this machine */
+
+uint64_t source_hash(const struct source *source); /* of its address; NULL: 0 */
+
+/* throttle.c - NULL: it may; else the answer, with the time to wait. */
+void throttle_init(struct server *s);
+void throttle_done(struct server *s);
+struct reply *throttle_address(struct conn *c); /* one more request of its address */
+struct reply *throttle_token(struct conn *c);   /* and of its token */
+struct reply *throttle_reply(struct server *s, const char *what, uint64_t wait_ms);
+bool throttle_join(struct conn *c); /* it has logged in; false: too many have */
+void throttle_leave(struct conn *c);
+enum { THROTTLE_JOIN_MS = 1000 }; /* nobody knows when one of them goes */
 
 /* access.c */
 bool access_is_loopback(const struct sockaddr *addr); /* or the Unix socket */

@@ -229,6 +229,8 @@ static void fill_lock_op(struct random_ops *g, struct op *op)
         fill_acquire(g, op);
         return;
     }
+    if (op->kind == OP_BREAK && choice_one_in(g->c, 2))
+        op->text = SLICE("it is stuck");
     if (op->kind == OP_BREAK || op->kind == OP_SHOW)
         return;
     if (op->kind == OP_CANCEL) {

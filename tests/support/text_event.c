@@ -33,6 +33,8 @@ static void put_facts(struct buf *out, const struct event *ev)
         buf_put_str(out, " in="), text_put_text(out, ev->session);
     if (ev->text.len && ev->kind != EVENT_FAILED)
         buf_put_str(out, " \""), text_put_text(out, ev->text), buf_put_str(out, "\"");
+    if (ev->by.len)
+        buf_put_str(out, " by="), text_put_text(out, ev->by);
     for (size_t i = 0; i < ev->n_cycle; i++) {
         buf_put_str(out, i ? " " : " (");
         text_put_text(out, ev->cycle[i].owner);
@@ -214,7 +216,7 @@ bool text_same_event(const struct event *a, const struct event *b)
         return false;
     if (!slice_eq(a->account, b->account) || !slice_eq(a->ns, b->ns) ||
         !slice_eq(a->name, b->name) || !slice_eq(a->owner, b->owner) ||
-        !slice_eq(a->session, b->session))
+        !slice_eq(a->session, b->session) || !slice_eq(a->by, b->by))
         return false;
     /* the wording of a failure is the machine's own; that there is one is checked elsewhere */
     if (a->kind != EVENT_FAILED && !slice_eq(a->text, b->text))

@@ -427,7 +427,9 @@ static void break_lock(struct twin *t, const struct t_space *s, const struct op 
     for (size_t i = 0; i < t->n_holds;) {
         struct t_hold *h = t->holds[i];
         if (h->lock->space == s && slice_eq(h->lock->name, op->name)) {
+            size_t news = fx->n;
             twin_end_hold(t, h, EVENT_BROKEN, REASON_BREAK, fx);
+            fx->events[news].text = op->text;
             n++;
         } else {
             i++;
