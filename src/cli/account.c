@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 enum { WORDS_MAX = 16 };
 
@@ -138,6 +139,28 @@ static int auth_whoami(struct cli *c)
     return send(c, &r);
 }
 
+static int tell_can(const struct cli *c, const struct belay_reply *reply, bool can)
+{
+    const struct belay_reply *rule = belay_get(reply, "rule");
+    struct buf out = {0};
+    if (c->json) {
+        buf_printf(&out, "{\"can\":%s,\"rule\":", can ? "true" : "false");
+        cli_put_json(&out, rule);
+        buf_put_byte(&out, '}');
+    } else {
+        buf_printf(&out, "%s", can ? "yes" : "no");
+        if (rule && rule->kind == BELAY_TEXT) {
+            buf_put_str(&out, ": the rule ");
+            cli_put_safe(&out, rule->text, rule->len);
+            buf_put_str(&out, " decides");
+        } else {
+            buf_put_str(&out, can ? ": nobody has to log in" : ": no rule matches");
+        }
+    }
+    buf_put_byte(&out, '\n');
+    return cli_flush(&out);
+}
+
 /* 0: yes, 1: no. */
 static int auth_can(struct cli *c)
 {
@@ -155,7 +178,7 @@ static int auth_can(struct cli *c)
     if (err)
         return cli_fail(c, err);
     bool can = belay_int(belay_get(reply, "can"), 0);
-    code = print(c, reply);
+    code = tell_can(c, reply, can);
     return code == CLI_OK && !can ? CLI_NOT : code;
 }
 
@@ -392,6 +415,19 @@ static int token_rm(struct cli *c)
     return send(c, &r);
 }
 
+/* A time of day in UTC, "-" for none. */
+static void day_cell(struct cli_table *t, const struct belay_reply *ms)
+{
+    char text[sizeof "2026-11-18 21:00"];
+    struct tm day;
+    time_t at = (time_t)(belay_int(ms, 0) / 1000);
+    if (at == 0 || !gmtime_r(&at, &day) ||
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M", &day) == 0)
+        cli_cell(t, CLI_PLAIN, "-");
+    else
+        cli_cell(t, CLI_PLAIN, "%s", text);
+}
+
 static void token_row(struct cli_table *t, const struct belay_reply *k)
 {
     struct buf rules = {0};
@@ -400,15 +436,18 @@ static void token_row(struct cli_table *t, const struct belay_reply *k)
         buf_printf(&rules, "%s%s", buf_len(&rules) ? "; " : "", belay_text(r, ""));
     text_cell(t, belay_get(k, "id"));
     cli_cell(t, CLI_PLAIN, "%s", buf_len(&rules) ? buf_cstr(&rules) : "");
+    day_cell(t, belay_get(k, "expires_at_ms"));
+    day_cell(t, belay_get(k, "used_at_ms"));
     text_cell(t, belay_get(k, "description"));
     buf_done(&rules);
 }
 
 static int token_ls(struct cli *c)
 {
-    static const char *const heads[] = {"TOKEN", "RULES", "DESCRIPTION", NULL};
+    static const char *const heads[] = {"TOKEN", "RULES",       "EXPIRES",
+                                        "USED",  "DESCRIPTION", NULL};
     struct request r = {0};
-    struct cli_table t = {.columns = 3};
+    struct cli_table t = {.columns = 5};
     add(&r, "TOKEN");
     add(&r, "LIST");
     add(&r, cli_text(c, "account", "default"));

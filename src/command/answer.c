@@ -466,10 +466,10 @@ static struct slice rfc3339(struct arena *a, uint64_t wall_ns)
     return slice_of(text, n);
 }
 
-static struct reply *glock_error(struct arena *a, int status, const char *what)
+static struct reply *glock_error(struct arena *a, int status, struct slice what)
 {
     struct reply *r = reply_new(a, REPLY_MAP);
-    reply_text(a, r, "error", slice_str(what));
+    reply_text(a, r, "error", what);
     r->status = status;
     return r;
 }
@@ -479,13 +479,13 @@ static struct reply *glock(const struct event *ev, struct manner manner, uint64_
 {
     bool stale = ev->kind == EVENT_FAILED && ev->err == BELAY_ERR_STALE;
     if (ev->kind == EVENT_FAILED && !stale)
-        return glock_error(a, err_status(ev->err), err_text(ev->err));
+        return glock_error(a, err_status(ev->err), failed(ev, a)->text);
     if (stale)
-        return glock_error(a, 403, "Lock expired");
+        return glock_error(a, 403, SLICE("Lock expired"));
     if (manner.form != FORM_GLOCK_ACQUIRE)
         return reply_new(a, REPLY_NONE);
     if (ev->kind != EVENT_GRANTED)
-        return glock_error(a, 403, "Lock in use");
+        return glock_error(a, 403, SLICE("Lock in use"));
     struct reply *r = reply_new(a, REPLY_MAP);
     reply_text(a, r, "acquireTime", rfc3339(a, wall_ns));
     reply_text(a, r, "expireTime", rfc3339(a, wall_ns + ev->expires_in_ms * 1000000));

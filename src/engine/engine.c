@@ -663,3 +663,17 @@ bool engine_token(const struct engine *e, struct slice id, uint64_t generation,
 {
     return machine_token(e->groups[0].machine, id, generation, wall_ms, ret);
 }
+
+size_t engine_accounts(const struct engine *e)
+{
+    return machine_accounts(e->groups[0].machine);
+}
+
+bool engine_account_at(const struct engine *e, size_t i, struct account_row *ret)
+{
+    if (!machine_account_at(e->groups[0].machine, i, ret))
+        return false;
+    for (size_t g = 1; g < e->order->n_groups; g++)
+        machine_add_account(e->groups[g].machine, ret);
+    return true;
+}

@@ -96,6 +96,11 @@ struct machine_token;
 bool engine_token(const struct engine *e, struct slice id, uint64_t generation,
                   uint64_t wall_ms, struct machine_token *ret);
 
+struct account_row;
+size_t engine_accounts(const struct engine *e); /* places in the list of accounts */
+/* The account at that place, its counts of all groups added up; borrowed. False: none. */
+bool engine_account_at(const struct engine *e, size_t i, struct account_row *ret);
+
 /* The connection numbers for SESSION_ATTACH/DETACH (op.target): unique over nodes and restarts.
  */
 uint64_t engine_new_target(struct engine *e);

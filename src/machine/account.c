@@ -180,7 +180,8 @@ void account_update(struct machine *m, const struct op *op, struct effects *fx)
     set_limits(a, op->body);
     struct op message = {.kind = OP_ACCOUNT_UPDATE, .account = op->account, .body = op->body};
     outbox_post_all(m, &message);
-    account_tell(m, op, EVENT_ACCOUNT_UPDATED, fx);
+    account_tell(m, op, EVENT_ACCOUNT_UPDATED, fx)->name =
+        arena_copy(&fx->arena, account_text(a->email, a->email_len));
 }
 
 /* It and its namespaces are gone; what is in them is taken apart later, in batches. */
@@ -262,6 +263,22 @@ void machine_add_account(const struct machine *m, struct account_row *row)
     for (size_t i = 0; a && i < QUOTA_COUNT; i++)
         if (i != QUOTA_NAMESPACES && i != QUOTA_SESSIONS) /* group 0 counts those */
             row->used[i] += a->used[i];
+}
+
+size_t machine_accounts(const struct machine *m)
+{
+    return m->n_accounts;
+}
+
+bool machine_account_at(const struct machine *m, size_t i, struct account_row *ret)
+{
+    const struct account *a = i < m->n_accounts ? m->accounts[i] : NULL;
+    if (!a || a->gone)
+        return false;
+    *ret = (struct account_row){.id = account_name(a), .tokens = a->n_tokens};
+    memcpy(ret->limits, a->limits, sizeof ret->limits);
+    memcpy(ret->used, a->used, sizeof ret->used);
+    return true;
 }
 
 static size_t page_size(const struct op *op)

@@ -116,6 +116,9 @@ void machine_add_namespace(const struct machine *m, struct slice account,
                            struct namespace_row *row);
 
 /* Adds what this group counts of the account to a row of group 0. */
+/* Group 0: the account at place `i`, borrowed until the next op. False: there is none there. */
+size_t machine_accounts(const struct machine *m); /* places, also of those that are going */
+bool machine_account_at(const struct machine *m, size_t i, struct account_row *ret);
 void machine_add_account(const struct machine *m, struct account_row *row);
 
 /* Must whoever asks have a token? */

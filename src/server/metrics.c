@@ -2,6 +2,7 @@
 #include "server/metrics.h"
 
 #include "audit/audit.h"
+#include "auth/rule.h"
 #include "belay_version.h"
 #include "machine/machine.h"
 #include "net/runtime.h"
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HANDOVER_FIRST_NS = 16000 };
+enum { HANDOVER_FIRST_NS = 16000, METRICS_ACCOUNTS_MAX = 200 };
 
 void metrics_handover(struct metrics *m, size_t n, uint64_t ns)
 {
@@ -293,6 +294,57 @@ static void put_certificate(const struct server *s, struct buf *out)
         left > 0 ? (uint64_t)left : 0);
 }
 
+/* May whoever asks see this account's counts? */
+static bool may_see(const struct context *asker, struct slice account)
+{
+    if (!asker->who || rules_can(asker->who->rules, VERB_ACCOUNTS, SLICE(""), SLICE(""), NULL))
+        return true;
+    return slice_eq(asker->account, account);
+}
+
+static bool is_limited(const struct account_row *row)
+{
+    for (size_t i = 0; i < QUOTA_COUNT; i++)
+        if (row->limits[i])
+            return true;
+    return false;
+}
+
+static void put_quota(struct buf *out, const char *metric, const struct account_row *row,
+                      size_t quota, uint64_t value)
+{
+    char id[LIMIT_ACCOUNT_BYTES + 1] = "";
+    memcpy(id, row->id.data, row->id.len < LIMIT_ACCOUNT_BYTES ? row->id.len : 0);
+    buf_printf(out, "%s{account=\"%s\",what=\"%s\"} %" PRIu64 "\n", metric, id,
+               quota_word((enum quota)quota), value);
+}
+
+/* Accounts with limits: what they may have, and what they have of it. */
+static void put_accounts(const struct server *s, const struct context *asker, struct buf *out)
+{
+    static const char limit[] = "belay_account_limit", used[] = "belay_account_used";
+    struct account_row row;
+    struct buf counts = {0};
+    size_t n = 0;
+    head(out, limit, "gauge", "What an account may have at most; only those with a limit.");
+    head(&counts, used, "gauge", "What an account with a limit has of it.");
+    for (size_t i = 0; i < engine_accounts(s->engine) && n < METRICS_ACCOUNTS_MAX; i++) {
+        if (!engine_account_at(s->engine, i, &row) || !is_limited(&row) ||
+            !may_see(asker, row.id))
+            continue;
+        n++;
+        for (size_t q = 0; q < QUOTA_COUNT; q++) {
+            if (!row.limits[q])
+                continue;
+            put_quota(out, limit, &row, q, row.limits[q]);
+            put_quota(&counts, used, &row, q, row.used[q]);
+        }
+    }
+    if (n)
+        buf_put_slice(out, buf_slice(&counts));
+    buf_done(&counts);
+}
+
 void metrics_write(const struct server *s, struct buf *out)
 {
     put_requests(&s->metrics, out);
@@ -305,6 +357,7 @@ void metrics_write(const struct server *s, struct buf *out)
         put_audit(s, out);
     if (s->runtime)
         put_cluster(s, out);
+    put_accounts(s, s->call.context, out);
 }
 
 void metrics_info(const struct server *s, struct buf *out)
