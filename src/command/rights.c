@@ -121,7 +121,8 @@ static void sign(struct call *c)
         op->flags |= OP_MAY_BREAK;
     if (op->kind == OP_LIST || op->kind == OP_NAMESPACE_LIST)
         op->body = rules(c);
-    if (op->kind == OP_SESSION_LIST && can(c, VERB_BREAK, SLICE(""), SLICE("")))
+    bool of_session = op->kind == OP_SESSION_LIST || op->session.len;
+    if (of_session && can(c, VERB_BREAK, SLICE(""), SLICE("")))
         op->flags |= OP_SEES_ALL;
 }
 

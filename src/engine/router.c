@@ -281,6 +281,8 @@ bool router_keep(struct engine *e, size_t group, struct op *op)
                        .asker = op->asker,
                        .account = name_of(op->account, op->session).account,
                        .session = op->session,
+                       .flags = op->flags & OP_SEES_ALL,
+                       .token = op->token,
                        .target = group};
     e->order->ops->submit(e->order, 0, &enrol);
     return true;
@@ -297,12 +299,15 @@ void router_submitted(struct engine *e, const struct op *op)
 
 /* Who may come between this keep and the next use, and make the session's end an earlier one? A
  * connection of another node could, of this one only if it has closed since (detached_ms). */
-static void note_kept(struct engine *e, uint64_t asked_ms, struct session_name name)
+static void note_kept(struct engine *e, uint64_t asked_ms, const struct op *op, struct slice id)
 {
+    struct session_name name = name_of(op->account, id);
     const struct machine *m = machine_of(e, 0);
     struct machine_session s;
     if (name.id.len == 0 || !machine_session(m, name.account, name.id, &s))
         return;
+    if (op->token && s.token && s.token != op->token && !(op->flags & OP_SEES_ALL))
+        return; /* another token's: it was not kept */
     bool here = engine_knows_target(e, s.target) && asked_ms > e->detached_ms;
     if (s.target != 0 && !here)
         return;
@@ -317,6 +322,14 @@ static void note_kept(struct engine *e, uint64_t asked_ms, struct session_name n
     (void)slice_put(k->account, name.account);
 }
 
+static bool was_kept(const struct engine *e, const struct op *op)
+{
+    for (size_t i = 0; i < e->fx.n; i++)
+        if (e->fx.events[i].asker == op->asker && e->fx.events[i].kind == EVENT_SESSION_KEPT)
+            return true;
+    return false;
+}
+
 void router_applied(struct engine *e, size_t group, const struct op *op)
 {
     bool keeps = op->kind == OP_SESSION_ENROL || op->kind == OP_SESSION_KEEPALIVE ||
@@ -325,11 +338,11 @@ void router_applied(struct engine *e, size_t group, const struct op *op)
         machine_level(machine_of(e, 0)) < LEVEL_KEEP_FIRST)
         return;
     const struct asker_slot *s = engine_slot(e, op->asker);
-    if (!s)
-        return; /* of another node */
-    note_kept(e, s->asked_ms, name_of(op->account, op->session));
+    if (!s || !was_kept(e, op))
+        return; /* of another node, or refused */
+    note_kept(e, s->asked_ms, op, op->session);
     for (size_t i = 0; i < op->more.n; i++)
-        note_kept(e, s->asked_ms, name_of(op->account, op->more.items[i]));
+        note_kept(e, s->asked_ms, op, op->more.items[i]);
 }
 
 static void on_kept(struct ask *ask, const struct event *ev)

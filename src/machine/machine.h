@@ -106,6 +106,7 @@ struct machine_session {
     uint64_t number; /* in group 0; 0: not known, in a shard that knows it from level 0 */
     uint64_t ttl_ms;
     uint64_t target; /* group 0: the connection it is attached to, 0: none */
+    uint64_t token;  /* that opened it; 0: none */
 };
 bool machine_session(const struct machine *m, struct slice account, struct slice id,
                      struct machine_session *ret);

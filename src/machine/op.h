@@ -152,7 +152,7 @@ enum op_flag {
     OP_OVER = 32768, /* its session is over, says group 0: nothing is done in it, but what was
                       * done before is told again */
     OP_MAY_BREAK = 65536,  /* its token may break this lock: also what others took is its own */
-    OP_SEES_ALL = 131072,  /* SESSION_LIST: also those that other tokens have opened */
+    OP_SEES_ALL = 131072,  /* of sessions: also of those that other tokens have opened */
     OP_SET_EMAIL = 262144, /* ACCOUNT_UPDATE: `name` is given */
     OP_SET_NAME = 524288,  /* ACCOUNT_UPDATE: `owner` is given */
 };

@@ -209,7 +209,8 @@ bool machine_session(const struct machine *m, struct slice account, struct slice
         return false;
     *ret = (struct machine_session){.number = s->guest == GUEST_NOT ? s->end.seq : s->home,
                                     .ttl_ms = s->ttl_ms,
-                                    .target = s->target};
+                                    .target = s->target,
+                                    .token = s->token};
     return true;
 }
 
@@ -237,7 +238,7 @@ static void show_session(const struct machine *m, const struct op *op, struct ef
     session_row(s, now_of(m, op), ev->sessions, fx);
 }
 
-/* An id is enough to use a session: each token is shown its own. */
+/* Each token is shown its own. */
 static bool is_listed(const struct session *s, const struct op *op)
 {
     bool mine = op->token == 0 || op->flags & OP_SEES_ALL || s->token == op->token;
@@ -340,7 +341,7 @@ static void show_namespace(const struct machine *m, const struct space *s, const
 void machine_query(const struct machine *m, const struct op *op, struct effects *fx)
 {
     BELAY_CHECK(op_is_read(op->kind));
-    if ((m->closed || op->token) && token_refuses(m, op, fx))
+    if ((m->closed || op->token) && (token_refuses(m, op, fx) || token_guards(m, op, fx)))
         return;
     if (op->kind == OP_ACCOUNT_SHOW || op->kind == OP_ACCOUNT_LIST) {
         account_query(m, op, fx);

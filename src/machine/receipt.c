@@ -302,8 +302,8 @@ static uint64_t content_of(struct machine *m, const struct op *op)
     plain.now_ms = plain.asker = plain.target = plain.number = 0;
     plain.rights = plain.wall_ms = 0;
     plain.request = slice_of("", 0);
-    plain.flags &=
-        ~(uint64_t)(OP_NOBLOCK | OP_WANT_LOCK | OP_WANT_HOLDERS | OP_OVER | OP_MAY_BREAK);
+    plain.flags &= ~(uint64_t)(OP_NOBLOCK | OP_WANT_LOCK | OP_WANT_HOLDERS | OP_OVER |
+                               OP_MAY_BREAK | OP_SEES_ALL);
     if (op->kind == OP_SESSION_OPEN && !(op->flags & OP_NAMED))
         plain.session = slice_of("", 0);
     buf_clear(bytes);

@@ -311,7 +311,7 @@ void session_keepalive(struct machine *m, const struct op *op, struct effects *f
     for (size_t i = 0; i <= op->more.n; i++) {
         struct slice id = i == 0 ? op->session : op->more.items[i - 1];
         struct session *s = id.len ? session_find(m, op->account, id) : NULL;
-        if (!s || session_over(s, m->now_ms))
+        if (!s || session_over(s, m->now_ms) || !token_owns_session(op, s))
             continue;
         keep_for_all(m, s);
         alive++;
@@ -342,6 +342,7 @@ void session_invite(struct machine *m, struct session *s, uint64_t shard)
         .session = session_id(s),
         .number = m->level >= LEVEL_KEEP_FIRST ? s->end.seq : 0,
         .ttl_ms = s->ttl_ms,
+        .token = s->token,
         .text = slice_of(s->description, s->description_len),
     };
     outbox_post(m, (unsigned)shard, &message);
@@ -384,6 +385,7 @@ void guest_comes(struct machine *m, const struct op *message)
         session_describe(s, message->text);
     }
     s->home = message->number;
+    s->token = (uint32_t)message->token;
     s->guest = GUEST;
 }
 

@@ -24,6 +24,7 @@
 #include "machine/namespace.h"
 #include "machine/outbox.h"
 #include "machine/request.h"
+#include "machine/session.h"
 #include "machine/snapshot.h"
 
 #include <stdlib.h>
@@ -260,8 +261,21 @@ static bool names_foreign(const struct machine *m, const struct space *s, const 
     return w && is_foreign(op, w->token, w->session);
 }
 
+bool token_owns_session(const struct op *op, const struct session *s)
+{
+    return !token_is_foreign(op->token, s->token) || op->flags & OP_SEES_ALL;
+}
+
 bool token_guards(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    const struct session *session =
+        op->token && op->session.len ? session_find(m, op->account, op->session) : NULL;
+    if (session && !token_owns_session(op, session) && op->kind != OP_SESSION_KEEPALIVE &&
+        op->kind != OP_SESSION_OPEN) {
+        request_failed(op, BELAY_ERR_DENIED,
+                       "another token opened this session: that needs the right to break", fx);
+        return true;
+    }
     bool concerned = op->kind == OP_ACQUIRE || op->kind == OP_RELEASE || op->kind == OP_RENEW ||
                      op->kind == OP_CONVERT || op->kind == OP_BODY;
     const struct space *s = NULL;

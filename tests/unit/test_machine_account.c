@@ -259,6 +259,34 @@ static void what_a_token_took_is_its_own(void **state)
     end(&w);
 }
 
+static void a_session_is_its_tokens(void **state)
+{
+    (void)state;
+    struct world w = begin();
+    two_tokens(&w);
+    struct op open = {.kind = OP_SESSION_OPEN, .session = SLICE("s"), .ttl_ms = 60000};
+    struct op in_it = take(1, 1, "db", "ann");
+    in_it.session = SLICE("s");
+    is(doing(&w, as(open, 1, 1)), EVENT_SESSION_OPENED);
+    is(doing(&w, in_it), EVENT_GRANTED);
+    again(&w);
+    struct op ops[] = {{.kind = OP_SESSION_CLOSE, .session = SLICE("s")},
+                       {.kind = OP_SESSION_ATTACH, .session = SLICE("s"), .target = 7},
+                       {.kind = OP_SESSION_ENROL, .session = SLICE("s"), .target = 1},
+                       {.kind = OP_SESSION_SHOW, .session = SLICE("s")},
+                       {.kind = OP_TXN, .session = SLICE("s")},
+                       in_it};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        fails(doing(&w, as(ops[i], 2, 1)), BELAY_ERR_DENIED);
+    struct op keep = {.kind = OP_SESSION_KEEPALIVE, .session = SLICE("s")};
+    assert_int_equal(doing(&w, as(keep, 2, 1))->count, 0);
+    assert_int_equal(doing(&w, as(keep, 1, 1))->count, 1);
+    fails(doing(&w, as(open, 2, 1)), BELAY_ERR_EXISTS);
+    ops[0].flags = OP_SEES_ALL;
+    is(doing(&w, as(ops[0], 2, 1)), EVENT_SESSION_ENDED);
+    end(&w);
+}
+
 static void a_revoked_token_is_granted_nothing(void **state)
 {
     (void)state;
@@ -534,6 +562,7 @@ int main(void)
         cmocka_unit_test(a_login_takes_the_secret_and_its_time),
         cmocka_unit_test(a_rotated_token_has_two_secrets_for_a_while),
         cmocka_unit_test(what_a_token_took_is_its_own),
+        cmocka_unit_test(a_session_is_its_tokens),
         cmocka_unit_test(a_revoked_token_is_granted_nothing),
         cmocka_unit_test(accounts_are_apart),
         cmocka_unit_test(a_deleted_account_leaves_nothing),
