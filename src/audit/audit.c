@@ -28,7 +28,7 @@ struct audit {
     pthread_cond_t due;
     struct buf waiting;
     size_t old_bytes; /* of `waiting`: for the file before, when `reopen` */
-    bool reopen, stop;
+    bool reopen, again, stop;
     uint64_t put, durable, lost;
     int error;
 };
@@ -128,6 +128,37 @@ static int append(struct audit *a, struct slice bytes)
     return err;
 }
 
+/* --- lines, under the lock --- */
+
+static void put_line(struct audit *a, struct slice members)
+{
+    chain_put(&a->chain, members, &a->waiting);
+    BELAY_CHECK(!a->waiting.oom);
+    a->put = a->chain.n;
+    (void)pthread_cond_signal(&a->due);
+}
+
+static void put_opened(struct audit *a)
+{
+    struct buf line = {0};
+    char space[AUDIT_TIME_BYTES];
+    buf_put_str(&line, "\"time\":\"");
+    buf_put_slice(&line, audit_time(space));
+    buf_put_str(&line, "\",\"event\":\"opened\",\"prev\":\"");
+    buf_put_slice(&line, chain_hash(&a->chain));
+    buf_put_byte(&line, '"');
+    put_line(a, buf_slice(&line));
+    buf_done(&line);
+}
+
+/* What waits now goes into the file before, what comes into the next one. */
+static void turn_here(struct audit *a)
+{
+    a->reopen = true;
+    a->old_bytes = buf_len(&a->waiting);
+    put_opened(a);
+}
+
 /* --- the thread --- */
 
 static bool is_renamed(const struct audit *a)
@@ -183,8 +214,12 @@ static void write_batch(struct audit *a, struct buf *batch)
         buf_consume(&a->waiting, n);
     if (!err && a->reopen) /* asked for before, or meanwhile: then behind these bytes */
         a->old_bytes -= n;
-    if (!err && turn && !turned)
+    if (!err && turn && !turned) {
         a->reopen = false;
+        if (a->again)
+            turn_here(a);
+        a->again = false;
+    }
     if (!err && all)
         a->durable = put;
     a->error = err ? err : turned;
@@ -212,14 +247,6 @@ static void *write_all(void *arg)
 
 /* --- telling --- */
 
-static void put_line(struct audit *a, struct slice members)
-{
-    chain_put(&a->chain, members, &a->waiting);
-    BELAY_CHECK(!a->waiting.oom);
-    a->put = a->chain.n;
-    (void)pthread_cond_signal(&a->due);
-}
-
 uint64_t audit_put(struct audit *a, struct slice members)
 {
     struct buf line = {0};
@@ -241,27 +268,13 @@ uint64_t audit_put(struct audit *a, struct slice members)
     return n;
 }
 
-static void put_opened(struct audit *a)
-{
-    struct buf line = {0};
-    char space[AUDIT_TIME_BYTES];
-    buf_put_str(&line, "\"time\":\"");
-    buf_put_slice(&line, audit_time(space));
-    buf_put_str(&line, "\",\"event\":\"opened\",\"prev\":\"");
-    buf_put_slice(&line, chain_hash(&a->chain));
-    buf_put_byte(&line, '"');
-    put_line(a, buf_slice(&line));
-    buf_done(&line);
-}
-
 void audit_reopen(struct audit *a)
 {
     (void)pthread_mutex_lock(&a->lock);
-    if (!a->reopen) { /* else the last time has not worked yet, and is tried again */
-        a->reopen = true;
-        a->old_bytes = buf_len(&a->waiting);
-        put_opened(a);
-    }
+    if (a->reopen)
+        a->again = true; /* the last time is under way, or has not worked yet */
+    else
+        turn_here(a);
     (void)pthread_mutex_unlock(&a->lock);
 }
 
