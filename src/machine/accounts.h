@@ -88,6 +88,8 @@ bool token_lives(const struct machine *m, uint64_t number); /* 0: nobody had to 
 /* Its token does not count here, or not any more: it has been answered. */
 bool token_refuses(const struct machine *m, const struct op *op, struct effects *fx);
 /* It names what another token took, without the right to break: it has been answered. */
+/* It names what another token took, with the right to break: that is for the audit log. */
+bool token_overrides(const struct machine *m, const struct op *op);
 bool token_guards(const struct machine *m, const struct op *op, struct effects *fx);
 /* May it be used by whoever asks? Its id is no secret: whoever may read a lock is shown it. */
 bool token_owns_session(const struct op *op, const struct session *s);

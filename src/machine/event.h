@@ -219,6 +219,7 @@ struct event {
     /* Messages about it were posted in this step: from a shard to group 0, from group 0 to the
      * shards 1 + i whose bit i is set. It has happened when they are taken. */
     uint64_t posted;
+    bool by_break; /* an answer: the right to break was used, on what another token took */
     bool forever;
     bool stale; /* ROWS: what this node alone knows */
     /* DEADLOCK: owner i waits for lock i, which owner i + 1 holds, and the last one's the first

@@ -292,12 +292,16 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     serve(m, fx);
     if (m->receipts.n_answered)
         receipt_drop_old(m);
+    size_t first = fx->n;
+    bool overrides = op->flags & (OP_MAY_BREAK | OP_SEES_ALL) && token_overrides(m, op);
     if (is_refused(m, op, fx))
         ; /* and answered */
     else if (op->request.len && op->kind != OP_CANCEL)
         step_once(m, op, fx);
     else
         steps[op->kind](m, op, fx);
+    for (size_t i = first; overrides && i < fx->n; i++)
+        fx->events[i].by_break = fx->events[i].asker == op->asker;
     serve(m, fx);
     BELAY_CHECK(m->counter >= counter);
     BELAY_CHECK(m->n_touched == 0 && m->held <= m->locks);

@@ -266,24 +266,45 @@ bool token_owns_session(const struct op *op, const struct session *s)
     return !token_is_foreign(op->token, s->token) || op->flags & OP_SEES_ALL;
 }
 
+static bool is_of_hold(const struct op *op)
+{
+    return op->kind == OP_ACQUIRE || op->kind == OP_RELEASE || op->kind == OP_RENEW ||
+           op->kind == OP_CONVERT || op->kind == OP_BODY;
+}
+
+static bool any_foreign(const struct machine *m, const struct op *op)
+{
+    const struct space *s = space_find(m, op->account, op->ns);
+    for (size_t i = 0; s && i <= op->more.n; i++)
+        if (names_foreign(m, s, op, i ? op->more.items[i - 1] : op->name))
+            return true;
+    return false;
+}
+
+static const struct session *session_asked(const struct machine *m, const struct op *op)
+{
+    bool uses = op->kind != OP_SESSION_KEEPALIVE && op->kind != OP_SESSION_OPEN;
+    return uses && op->token && op->session.len ? session_find(m, op->account, op->session)
+                                                : NULL;
+}
+
+bool token_overrides(const struct machine *m, const struct op *op)
+{
+    const struct session *session = session_asked(m, op);
+    if (session && op->flags & OP_SEES_ALL && token_is_foreign(op->token, session->token))
+        return true;
+    return op->token && op->flags & OP_MAY_BREAK && is_of_hold(op) && any_foreign(m, op);
+}
+
 bool token_guards(const struct machine *m, const struct op *op, struct effects *fx)
 {
-    const struct session *session =
-        op->token && op->session.len ? session_find(m, op->account, op->session) : NULL;
-    if (session && !token_owns_session(op, session) && op->kind != OP_SESSION_KEEPALIVE &&
-        op->kind != OP_SESSION_OPEN) {
+    const struct session *session = session_asked(m, op);
+    if (session && !token_owns_session(op, session)) {
         request_failed(op, BELAY_ERR_DENIED,
                        "another token opened this session: that needs the right to break", fx);
         return true;
     }
-    bool concerned = op->kind == OP_ACQUIRE || op->kind == OP_RELEASE || op->kind == OP_RENEW ||
-                     op->kind == OP_CONVERT || op->kind == OP_BODY;
-    const struct space *s = NULL;
-    if (op->token && concerned && !(op->flags & OP_MAY_BREAK))
-        s = space_find(m, op->account, op->ns);
-    for (size_t i = 0; s && i <= op->more.n; i++) {
-        if (!names_foreign(m, s, op, i ? op->more.items[i - 1] : op->name))
-            continue;
+    if (op->token && is_of_hold(op) && !(op->flags & OP_MAY_BREAK) && any_foreign(m, op)) {
         request_failed(op, BELAY_ERR_DENIED,
                        "another token took it: that needs the right to break", fx);
         return true;

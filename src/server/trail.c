@@ -190,7 +190,7 @@ static void fill_what(const struct call *call, struct trail_note *n)
         n->name = args_text(args, P_QUEUE);
     } else {
         n->ns = call->op.ns;
-        n->name = call->op.name;
+        n->name = call->op.name.len ? call->op.name : call->op.session;
         n->names = call->op.more.n;
         n->fence = call->op.fence;
         n->reason = call->op.kind == OP_BREAK ? call->op.text : SLICE("");
@@ -323,7 +323,8 @@ static void write_outcome(struct conn *c, const struct trail_note *n, enum belay
 void trail_end(struct conn *c, struct trail_note *note, const struct event *ev)
 {
     enum belay_err err = ev->kind == EVENT_FAILED ? ev->err : BELAY_OK;
-    if (note && c->server->trail.audit && (!note->quiet || is_refusal(err)))
+    bool told = note && (!note->quiet || ev->by_break || is_refusal(err));
+    if (told && c->server->trail.audit)
         write_outcome(c, note, err, ev);
     free(note);
 }
