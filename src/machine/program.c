@@ -356,7 +356,7 @@ static bool check_operator(struct checker *c)
                 "the transaction is deeper than LIMIT_TXN_DEPTH (64)"))
         return false;
     bool ok = check_operator_at(c, node);
-    BELAY_CHECK(c->depth > 0 && c->depth <= LIMIT_TXN_DEPTH);
+    BELAY_CHECK(c->depth > 0 && (!ok || c->depth <= LIMIT_TXN_DEPTH));
     c->depth--;
     return ok;
 }
@@ -436,7 +436,7 @@ static bool check_statement(struct checker *c)
                 "the transaction is deeper than LIMIT_TXN_DEPTH (64)"))
         return false;
     bool ok = check_statement_at(c, node);
-    BELAY_CHECK(c->depth > 0 && c->depth <= LIMIT_TXN_DEPTH);
+    BELAY_CHECK(c->depth > 0 && (!ok || c->depth <= LIMIT_TXN_DEPTH));
     c->depth--;
     return ok;
 }
