@@ -1,16 +1,10 @@
-/* runtime.c - see runtime.h. */
-#include "net/runtime.h"
+/* runtime.c - the durable engine on the loop: writes, snapshots, peers, the timer, the stop.
+ * How it begins is in runtime_open.c. */
+#include "net/runtime_core.h"
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "net/admission.h"
-#include "net/peer.h"
-#include "net/refusal.h"
-#include "raft/replica.h"
-#include "storage/writer.h"
-#include "tls/own.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -22,10 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <uv.h>
 
 enum {
     LOOK_MS = 1000,
@@ -33,46 +25,11 @@ enum {
     BATCH_BYTES = 16 << 10, /* enough for a write */
     KEPT_NS = 500000,       /* who has had the processor for so long is not about to ask */
     NO_YIELD_MS = 1000,
-    STRANGER_MS = 10000,
 };
 
 static_assert(PEER_FRAME_MAX >
                   ORDER_FRAME_BYTES + GROUP_APPEND_BYTES + GROUP_ENTRY_BYTES_MAX + (64 << 10),
               "what is not quite a frame yet, and the largest message");
-
-struct runtime {
-    struct runtime_config config;
-    uv_loop_t *loop;
-    uv_timer_t timer;
-    uv_prepare_t prepare;
-    uv_idle_t idle; /* while it is active the loop does not sleep */
-    struct replica *order;
-    struct disk *disk;
-    struct peers *peers;
-    struct tls_own tls;
-    uint64_t id, cluster;
-    struct admission admission; /* of a node that joins; else all 0 */
-    size_t groups;
-    struct refusals refusals;
-    uint64_t armed_ms;          /* when the timer fires, UINT64_MAX: never */
-    uint64_t look_ms;           /* when to look at the members again */
-    uint64_t busy_ms;           /* when something was last written */
-    uint64_t stop_ms;           /* stopping: no longer than that */
-    uint64_t stranger_ms;       /* when to say again that one has called */
-    uint64_t yield_ms;          /* from when on others may go first again */
-    uint64_t due_ns;            /* since when there is something to write */
-    uint64_t began_ns, took_ns; /* the last write */
-    size_t due;                 /* how much it was when it was last looked at */
-    struct writer writer;
-    uv_work_t snapshot_work, fetch_work;
-    struct snapshot_task *task;
-    struct fetch *fetch; /* being stored or looked at */
-    pid_t child;
-    bool stored, started, stopping, retired, sealed, stopped;
-    bool told_to_go, removed, hurry;
-    bool has_peers;  /* --peers names more than this node */
-    bool is_foreign; /* and the directory is not of the cluster that they began */
-};
 
 struct replica *runtime_replica(struct runtime *h)
 {
@@ -233,16 +190,6 @@ static bool refuse(struct runtime *h, const struct peer_hello *hello, const char
     return false;
 }
 
-static void say_stranger(struct runtime *h, const struct peer_hello *hello, const char *event,
-                         const char *what)
-{
-    if (uv_now(h->loop) < h->stranger_ms)
-        return;
-    h->stranger_ms = uv_now(h->loop) + STRANGER_MS;
-    log_warn(event, "node=%" PRIu64 " name=%s error=\"%s\"", hello->node,
-             log_bytes(slice_str(hello->name)), what);
-}
-
 static bool may_speak(void *ctx, const struct peer_hello *hello, struct peer_refusal *ret_no)
 {
     struct runtime *h = ctx;
@@ -255,7 +202,7 @@ static bool may_speak(void *ctx, const struct peer_hello *hello, struct peer_ref
         return refuse(h, hello, "peer.cluster", ret_no);
     }
     if (admission_is_stranger(h->order, hello)) { /* it is not told why, and comes again */
-        say_stranger(h, hello, "peer.unknown", "no member knows it");
+        runtime_say_stranger(h, hello, "peer.unknown", "no member knows it");
         return false;
     }
     if (admission_is_impostor(h->order, hello, ret_no))
@@ -492,176 +439,6 @@ static void on_prepare(uv_prepare_t *p)
 
 /* --- start --- */
 
-static uint64_t random_u64(void)
-{
-    uint64_t v;
-    BELAY_CHECK(getrandom(&v, sizeof v, 0) == (ssize_t)sizeof v);
-    return v >> 1 | 1;
-}
-
-static bool find_self(struct runtime *h, const struct group_conf *conf)
-{
-    for (size_t i = 0; i < conf->n; i++) {
-        struct member m;
-        member_parse(conf->servers[i].address, &m);
-        if (h->config.node && strcmp(m.name, h->config.node) == 0) {
-            h->id = conf->servers[i].id;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool plan(struct runtime *h, struct replica_config *oc)
-{
-    static const struct hash_key fixed = {0x62656c61792d7065, 0x6572732d31};
-    const struct runtime_config *c = &h->config;
-    if (c->node && !member_is_name(c->node)) {
-        log_error("engine.node",
-                  "node=%s error=\"a name has at most %d bytes without spaces, "
-                  "quotes, control characters, @, comma and =\"",
-                  log_bytes(slice_str(c->node)), MEMBER_NAME_MAX - 1);
-        return false;
-    }
-    if (c->join) {
-        if (admission_parse(c->join, &h->admission) != BELAY_OK) {
-            log_error("engine.join", "error=\"--join takes what CLUSTER ADD printed\"");
-            return false;
-        }
-        h->id = h->admission.node;
-        return c->node && c->peer_listen;
-    }
-    if (!c->peers) {
-        struct group_server *s = &oc->members.servers[0];
-        h->id = 1;
-        h->cluster = random_u64();
-        oc->members.n = 1;
-        *s = (struct group_server){.id = 1, .voter = true};
-        snprintf(s->address, sizeof s->address, "%s@%s", c->node ? c->node : "n1",
-                 c->peer_listen ? c->peer_listen : "");
-        return true;
-    }
-    const char *wrong = members_of_peers(c->peers, &oc->members);
-    if (!wrong && !find_self(h, &oc->members))
-        wrong = "--node is not among --peers";
-    if (wrong) {
-        log_error("engine.peers", "error=\"%s\"", wrong);
-        return false;
-    }
-    h->has_peers = oc->members.n > 1;
-    struct buf all = {0};
-    group_conf_encode(&oc->members, &all);
-    h->cluster = hash_bytes(&fixed, buf_data(&all), buf_len(&all)) >> 1 | 1;
-    buf_done(&all);
-    return true;
-}
-
-/* --- joining: who has nothing yet must first be told what the cluster is --- */
-
-static bool on_caller(void *ctx, const struct peer_hello *hello, struct peer_refusal *ret_no)
-{
-    struct runtime *h = ctx;
-    (void)ret_no; /* it will call again */
-    if (hello->cluster == 0 || hello->groups == 0 || hello->groups > JOURNAL_GROUPS_MAX)
-        return false; /* it waits as well */
-    if (h->admission.cluster && hello->cluster != h->admission.cluster) {
-        say_stranger(h, hello, "engine.join", "it is of another cluster than --join says");
-        return false;
-    }
-    h->cluster = hello->cluster;
-    h->groups = (size_t)hello->groups;
-    peers_stop(h->peers);
-    return false;
-}
-
-static enum belay_err await_member(struct runtime *h)
-{
-    struct peers_config pc = {.loop = h->loop,
-                              .self = {.node = h->id},
-                              .listen = h->config.peer_listen,
-                              .insecure = h->config.insecure,
-                              .tls = h->tls.context,
-                              .ctx = h,
-                              .accept = on_caller};
-    enum belay_err err = peers_open(&pc, &h->peers);
-    log_info("engine.join", "waiting=\"for a member to call at %s\"", h->config.peer_listen);
-    if (err != BELAY_OK)
-        peers_stop(h->peers);
-    (void)uv_run(h->loop, UV_RUN_DEFAULT);
-    peers_close(h->peers);
-    h->peers = NULL;
-    return err;
-}
-
-/* The directory, and how many groups are in it or will be. */
-static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
-{
-    const struct runtime_config *c = &h->config;
-    bool used = false;
-    enum belay_err err = disk_file_open(c->data, &h->disk);
-    if (err == BELAY_OK)
-        err = replica_is_used(h->disk, &used);
-    if (err != BELAY_OK) {
-        log_error("engine.data", "path=%s error=\"%s\"", c->data,
-                  err == BELAY_ERR_IN_USE   ? "another process uses it"
-                  : err == BELAY_ERR_DENIED ? "it must be a directory, not a link, that nobody "
-                                              "else may write: chmod go-w"
-                                            : strerror(errno));
-        return err;
-    }
-    oc->groups_fixed = c->shards != 0;
-    size_t usual = c->peers ? HOST_SHARDS_CLUSTER : 1;
-    oc->groups = order_groups(c->shards ? c->shards : usual);
-    if (used || !c->join)
-        return BELAY_OK;
-    if (c->tls.ca && !h->admission.cluster) {
-        log_error("engine.join",
-                  "error=\"a new node must know its cluster: --join takes all that CLUSTER ADD "
-                  "printed, not only the number\"");
-        return BELAY_ERR_SYNTAX;
-    }
-    err = await_member(h);
-    if (err == BELAY_OK && c->shards && h->groups != oc->groups) {
-        log_error("engine.join", "error=\"the cluster has %zu shards, not %zu\"",
-                  order_shards(h->groups), c->shards);
-        err = BELAY_ERR_SYNTAX;
-    }
-    oc->groups = h->groups;
-    return err;
-}
-
-static enum belay_err open_order(struct runtime *h, struct order **ret_order)
-{
-    const struct runtime_config *c = &h->config;
-    struct replica_config oc = {.env = &host_ops,
-                                .env_ctx = h,
-                                .seed = random_u64(),
-                                .priority = c->priority,
-                                .drains = c->removed != NULL,
-                                .silence_ms = c->silence_ms,
-                                .segment_bytes = c->segment_bytes,
-                                .snapshot_bytes = c->snapshot_bytes,
-                                .host_writes = true};
-    oc.election_ms = c->fast_failover ? HOST_FAST_ELECTION_MS : HOST_ELECTION_MS;
-    oc.heartbeat_ms = c->fast_failover ? HOST_FAST_HEARTBEAT_MS : HOST_HEARTBEAT_MS;
-    if (!plan(h, &oc))
-        return BELAY_ERR_SYNTAX;
-    enum belay_err err = open_disk(h, &oc);
-    if (err != BELAY_OK)
-        return err;
-    oc.node = h->id;
-    oc.cluster = h->cluster;
-    oc.disk = h->disk;
-    oc.path = c->data;
-    err = replica_open(&oc, ret_order);
-    if (err == BELAY_ERR_CORRUPT)
-        log_error("engine.data", "path=%s error=\"%s\" repair=\"belay repair --data %s\"",
-                  c->data, replica_problem(), c->data);
-    else if (err != BELAY_OK)
-        log_error("engine.data", "path=%s error=\"%s\"", c->data, replica_problem());
-    return err;
-}
-
 enum belay_err runtime_open(const struct runtime_config *config, struct runtime **ret,
                             struct order **ret_order)
 {
@@ -671,7 +448,7 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
     h->loop = config->loop;
     h->armed_ms = UINT64_MAX;
     bool proves = tls_own_open(&h->tls, &config->tls, TLS_NODES, uv_now(h->loop));
-    enum belay_err err = proves ? open_order(h, &order) : BELAY_ERR_SYNTAX;
+    enum belay_err err = proves ? runtime_open_order(h, &host_ops, &order) : BELAY_ERR_SYNTAX;
     if (err != BELAY_OK) {
         tls_own_close(&h->tls);
         free(h);
