@@ -24,8 +24,8 @@ enum {
     GROUP_SERVERS_MAX = 16,
     GROUP_ADDRESS_MAX = 336,
     GROUP_ENTRY_BYTES_MAX = 2 << 20, /* of one proposal: the largest op fits */
-    GROUP_INFLIGHT_MAX = 256,        /* entries on their way to one follower */
-    GROUP_APPEND_BYTES = 512 << 10,  /* of them in one message, but at least one */
+    GROUP_INFLIGHT_MAX = 1024, /* entries on their way to one follower: 5,000/s at 200 ms */
+    GROUP_APPEND_BYTES = 512 << 10, /* of them in one message, but at least one */
     GROUP_CONF_BYTES_MAX = 8 + GROUP_SERVERS_MAX * (GROUP_ADDRESS_MAX + 16),
 };
 
