@@ -146,6 +146,13 @@ bool budget_is_full(const struct budget *b, enum budget_part part)
            (part == BUDGET_STATE && tally_is_short());
 }
 
+bool budget_is_nearly_full(const struct budget *b, enum budget_part part)
+{
+    size_t share = budget_share(b, part);
+    return budget_used(b, part) >= share - share / SIXTEENTHS ||
+           (part == BUDGET_STATE && tally_is_short());
+}
+
 void budget_report(struct budget *b, enum budget_part part, size_t was, size_t is)
 {
     BELAY_DCHECK(b->parts[part] >= was);

@@ -50,6 +50,9 @@ size_t budget_share(const struct budget *b, enum budget_part part);
 size_t budget_used(const struct budget *b, enum budget_part part);
 /* No room in this part. */
 bool budget_is_full(const struct budget *b, enum budget_part part);
+/* Above fifteen sixteenths of its share: the next request may be refused, or be the last one
+ * that fits. */
+bool budget_is_nearly_full(const struct budget *b, enum budget_part part);
 /* The part had `was` bytes from somebody and has `is` now. */
 void budget_report(struct budget *b, enum budget_part part, size_t was, size_t is);
 /* Does it need memory that stays? */

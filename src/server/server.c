@@ -239,7 +239,7 @@ static void on_second(uv_timer_t *timer)
         budget_report(&s->budget, BUDGET_PEERS, s->peer_bytes, bytes);
         s->peer_bytes = bytes;
     }
-    if (s->runtime && budget_is_full(&s->budget, BUDGET_STATE))
+    if (s->runtime && budget_is_nearly_full(&s->budget, BUDGET_STATE))
         replica_save_memory(runtime_replica(s->runtime));
     conn_sweep(s);
     attach_look(s);
