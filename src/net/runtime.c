@@ -25,6 +25,8 @@ enum {
     BATCH_BYTES = 16 << 10, /* enough for a write */
     KEPT_NS = 500000,       /* who has had the processor for so long is not about to ask */
     NO_YIELD_MS = 1000,
+    JOIN_EVERY_MS = 5,
+    JOIN_NS = 500000, /* at a time */
 };
 
 static_assert(PEER_FRAME_MAX >
@@ -80,6 +82,18 @@ static void run_wait(uv_work_t *w)
         replica_snapshot_discard(h->task);
 }
 
+/* So that the next fork has as little to copy as this one: see base/pages.h. */
+static void on_join(uv_timer_t *t)
+{
+    struct runtime *h = t->data;
+    uint64_t until = uv_hrtime() + JOIN_NS;
+    bool more = true;
+    while (more && uv_hrtime() < until)
+        more = pages_join(&h->pages);
+    if (!more)
+        (void)uv_timer_stop(t);
+}
+
 static void after_wait(uv_work_t *w, int status)
 {
     struct runtime *h = w->data;
@@ -88,6 +102,8 @@ static void after_wait(uv_work_t *w, int status)
     if (h->child > 0)
         (void)waitpid(h->child, NULL, 0);
     h->task = NULL;
+    pages_begin(&h->pages);
+    (void)uv_timer_start(&h->join_timer, on_join, JOIN_EVERY_MS, JOIN_EVERY_MS);
     replica_snapshotted(h->order, task, h->stored);
     replica_settle(h->order);
 }
@@ -109,6 +125,7 @@ static void start_snapshot(void *ctx, struct snapshot_task *task)
     uint64_t before = uv_hrtime();
     BELAY_CHECK(!h->task);
     h->task = task;
+    (void)uv_timer_stop(&h->join_timer);
     h->child = fork();
     if (h->child == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -459,10 +476,11 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
     h->cluster = replica_cluster(h->order);
     h->groups = replica_groups(h->order);
     (void)uv_timer_init(h->loop, &h->timer);
+    (void)uv_timer_init(h->loop, &h->join_timer);
     (void)uv_prepare_init(h->loop, &h->prepare);
     (void)uv_idle_init(h->loop, &h->idle);
     writer_open(&h->writer, h->loop, written, h);
-    h->timer.data = h->prepare.data = h;
+    h->timer.data = h->join_timer.data = h->prepare.data = h;
     struct peers_config pc = {.loop = h->loop,
                               .listen = config->peer_listen,
                               .insecure = config->insecure,
@@ -586,6 +604,7 @@ bool runtime_stop(struct runtime *h)
     h->stopped = true;
     writer_close(&h->writer);
     uv_close((uv_handle_t *)&h->timer, NULL);
+    uv_close((uv_handle_t *)&h->join_timer, NULL);
     uv_close((uv_handle_t *)&h->prepare, NULL);
     uv_close((uv_handle_t *)&h->idle, NULL);
     peers_stop(h->peers);

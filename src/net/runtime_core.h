@@ -2,6 +2,7 @@
 #ifndef BELAY_NET_RUNTIME_CORE_H
 #define BELAY_NET_RUNTIME_CORE_H
 
+#include "base/pages.h"
 #include "net/admission.h"
 #include "net/peer.h"
 #include "net/refusal.h"
@@ -17,6 +18,8 @@ struct runtime {
     struct runtime_config config;
     uv_loop_t *loop;
     uv_timer_t timer;
+    uv_timer_t join_timer; /* while there are small pages to put together */
+    struct pages pages;
     uv_prepare_t prepare;
     uv_idle_t idle; /* while it is active the loop does not sleep */
     struct replica *order;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/pages.h"
 #include "base/pool.h"
 #include "base/rank.h"
 
@@ -17,6 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -394,6 +396,30 @@ static void errors_have_words(void **state)
     assert_string_equal(err_word((enum belay_err)9999), "INTERNAL");
 }
 
+/* Whether the kernel can or not: the walk comes to its end, and every byte stays what it was. */
+static void pages_are_put_together(void **state)
+{
+    enum { BLOCKS = 2000, BYTES = 4096 };
+    unsigned char *blocks[BLOCKS];
+    struct pages pages;
+    size_t steps = 0;
+    (void)state;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        blocks[i] = mem_alloc(BYTES);
+        memset(blocks[i], (int)(i % 251), BYTES);
+    }
+    pages_begin(&pages);
+    size_t most = (pages.end - pages.at) / (2 << 20) + 1;
+    while (pages_join(&pages))
+        steps++;
+    assert_true(steps <= most);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        for (size_t k = 0; k < BYTES; k++)
+            assert_int_equal(blocks[i][k], i % 251);
+        free(blocks[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +434,7 @@ int main(void)
         cmocka_unit_test(pool_blocks_are_used_again_and_never_twice),
         cmocka_unit_test(slices_of_every_length_are_copied),
         cmocka_unit_test(letters_of_either_case_are_the_same),
+        cmocka_unit_test(pages_are_put_together),
         cmocka_unit_test(hashes_have_known_values),
         cmocka_unit_test(a_rank_is_the_place_in_the_row),
         cmocka_unit_test(log_text_is_printable_and_bounded),
