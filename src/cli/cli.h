@@ -46,6 +46,7 @@ struct cli_option {
 
 enum { CLI_OPTIONS_MAX = 64 };
 
+struct arena;
 struct cli;
 struct cli_command {
     const char *name;
@@ -66,10 +67,12 @@ enum { CLI_TEXTS_MAX = 16 };
 
 struct cli_value {
     bool given;
-    const char *texts[CLI_TEXTS_MAX]; /* CLI_TEXTS */
+    const char *texts[CLI_TEXTS_MAX + 1]; /* CLI_TEXTS; NULL behind the last one */
     size_t n_texts;
     const char *text;
-    int64_t number; /* also durations, in ms; BELAY_FOREVER */
+    int64_t number;   /* also durations, in ms; BELAY_FOREVER */
+    unsigned line;    /* of the configuration file that it is from; 0: of none */
+    bool environment; /* it is from there */
 };
 
 /* One invocation. */
@@ -98,6 +101,8 @@ int cli_print_help(const struct cli_command *command);             /* the long o
 /* Fills c->values, words and tail. False: it said on stderr what is wrong. */
 bool cli_parse(struct cli *c, int argc, char **argv);
 void cli_parse_done(struct cli *c);
+/* The values of `from` that were on its command line. */
+void cli_take_typed(struct cli *to, const struct cli *from);
 const struct cli_option *cli_option_at(const struct cli_command *command,
                                        size_t i); /* or NULL */
 bool cli_has_option(const struct cli *c, const char *name);
@@ -105,10 +110,15 @@ bool cli_has_option(const struct cli *c, const char *name);
 bool cli_given(const struct cli *c, const char *name);
 const char *cli_text(const struct cli *c, const char *name, const char *otherwise);
 const char *const *cli_texts(const struct cli *c, const char *name, size_t *ret_n);
+const struct cli_value *cli_value(const struct cli *c, const char *name);
 int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise);
 /* "usage: ..." and CLI_USAGE, so that a line can say `return cli_usage(...)`. */
 int cli_usage(const struct cli *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Gives the option at `i` a value, as if it had been on the command line. NULL, or why not. */
+const char *cli_set(struct cli *c, size_t i, const char *text);
+/* How many letters must change to make one word of the other. */
+size_t cli_distance(const char *a, const char *b);
 
 /* --shared, --semaphore N, --permits K -> mode, of, permits. CLI_OK, or a wrong usage. */
 enum { CLI_PERMITS_MAX = 1000000 }; /* the server's */
@@ -119,6 +129,17 @@ int cli_parse_kind(const struct cli *c, struct belay_acquire *want);
 const char *cli_parse_duration(const char *text, int64_t *ret_ms);
 const char *cli_parse_number(const char *text, int64_t *ret_v);
 const char *cli_parse_size(const char *text, int64_t *ret_bytes); /* "256mb" */
+
+/* ---- config.c -------------------------------------------------------------------------- */
+
+/* Gives `belay serve` the options that its command line does not have: from the environment, else
+ * from the file of --config. CLI_OK, or it said on stderr what is wrong, and in which line. The
+ * texts of the values live in `keep`. */
+int config_apply(struct cli *c, struct arena *keep);
+/* The value of this option is wrong: names the option as it was given, in a line of the file, in
+ * the environment or on the command line. Returns CLI_USAGE. */
+int config_usage(const struct cli *c, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* ---- connect.c -------------------------------------------------------------------------- */
 
@@ -185,5 +206,5 @@ extern const struct cli_command cli_cmd_acquire, cli_cmd_release, cli_cmd_renew,
     cli_cmd_watch, cli_cmd_session, cli_cmd_namespace, cli_cmd_cluster, cli_cmd_queue,
     cli_cmd_bench, cli_cmd_serve, cli_cmd_help, cli_cmd_run, cli_cmd_elect, cli_cmd_top,
     cli_cmd_txn, cli_cmd_repair, cli_cmd_cert, cli_cmd_auth, cli_cmd_account, cli_cmd_token,
-    cli_cmd_audit;
+    cli_cmd_audit, cli_cmd_version;
 #endif

@@ -43,12 +43,11 @@ int main(int argc, char **argv)
         run_row(&cli_cmd_help, 1, words);
         return CLI_USAGE;
     }
-    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
-        printf("belay %s\n", BELAY_VERSION);
-        return CLI_OK;
-    }
-    const char *name =
-        strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ? "help" : argv[1];
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    else if (strcmp(name, "--version") == 0)
+        name = "version";
     const struct cli_command *command = cli_find(name);
     if (!command)
         return cli_unknown(name);

@@ -174,6 +174,11 @@ const char *const *cli_texts(const struct cli *c, const char *name, size_t *ret_
     return v->texts;
 }
 
+const struct cli_value *cli_value(const struct cli *c, const char *name)
+{
+    return &c->values[option_index(c, name)];
+}
+
 int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise)
 {
     const struct cli_value *v = &c->values[option_index(c, name)];
@@ -192,30 +197,37 @@ int cli_usage(const struct cli *c, const char *format, ...)
     return c->command->usage_exit ? c->command->usage_exit : CLI_USAGE;
 }
 
-static bool set_value(struct cli *c, const struct cli_option *o, size_t i, const char *text)
+const char *cli_set(struct cli *c, size_t i, const char *text)
 {
     struct cli_value *v = &c->values[i];
+    enum cli_type type = cli_option_at(c->command, i)->type;
     const char *why = NULL;
-    if (o->type == CLI_TEXTS && v->n_texts == CLI_TEXTS_MAX) {
-        cli_usage(c, "--%s is given more than %d times", o->name, CLI_TEXTS_MAX);
-        return false;
-    }
-    if (v->given && o->type != CLI_FLAG && o->type != CLI_TEXTS) {
+    if (type == CLI_TEXTS && v->n_texts == CLI_TEXTS_MAX)
+        return "this is one value too many";
+    if (type == CLI_NUMBER)
+        why = cli_parse_number(text, &v->number);
+    else if (type == CLI_SIZE)
+        why = cli_parse_size(text, &v->number);
+    else if (type == CLI_WAIT && strcmp(text, "forever") == 0)
+        v->number = BELAY_FOREVER;
+    else if (type == CLI_WAIT || type == CLI_DURATION)
+        why = cli_parse_duration(text, &v->number);
+    if (why)
+        return why;
+    v->given = true;
+    v->text = text;
+    if (type == CLI_TEXTS)
+        v->texts[v->n_texts++] = text;
+    return NULL;
+}
+
+static bool set_value(struct cli *c, const struct cli_option *o, size_t i, const char *text)
+{
+    if (c->values[i].given && o->type != CLI_FLAG && o->type != CLI_TEXTS) {
         cli_usage(c, "--%s is given twice", o->name);
         return false;
     }
-    v->given = true;
-    v->text = text;
-    if (o->type == CLI_TEXTS)
-        v->texts[v->n_texts++] = text;
-    if (o->type == CLI_NUMBER)
-        why = cli_parse_number(text, &v->number);
-    else if (o->type == CLI_SIZE)
-        why = cli_parse_size(text, &v->number);
-    else if (o->type == CLI_WAIT && strcmp(text, "forever") == 0)
-        v->number = BELAY_FOREVER;
-    else if (o->type == CLI_WAIT || o->type == CLI_DURATION)
-        why = cli_parse_duration(text, &v->number);
+    const char *why = cli_set(c, i, text);
     if (why)
         cli_usage(c, "--%s %s: %s", o->name, text, why);
     return !why;
@@ -300,4 +312,11 @@ void cli_parse_done(struct cli *c)
 {
     free(c->words);
     c->words = NULL;
+}
+
+void cli_take_typed(struct cli *to, const struct cli *from)
+{
+    for (size_t i = 0; i < CLI_OPTIONS_MAX; i++)
+        if (!from->values[i].line && !from->values[i].environment)
+            to->values[i] = from->values[i];
 }

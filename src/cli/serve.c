@@ -2,6 +2,7 @@
 #include "server/server.h"
 #include "server/trust.h"
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/log.h"
 #include "cli/cli.h"
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 enum { SERVE_REMOVED = 7 }; /* exit status, beside enum cli_exit */
+enum { PRIORITY_DEFAULT = 14 };
 
 /* The address goes to stdout, where a script reads the port of "--listen 127.0.0.1:0"; a person
  * at a terminal is told what to try. */
@@ -132,17 +134,17 @@ static int check_sizes(const struct cli *c)
 {
     int64_t connections = cli_number(c, "max-connections", 1);
     if (connections < 1 || connections > 1000000)
-        return cli_usage(c, "--max-connections is 1 to 1000000");
+        return config_usage(c, "max-connections", "is 1 to 1000000");
     if (cli_number(c, "max-connections-per-address", 1) < 1)
-        return cli_usage(c, "--max-connections-per-address is 1 or more");
+        return config_usage(c, "max-connections-per-address", "is 1 or more");
     if (cli_number(c, "max-memory", SERVER_MEMORY_MIN) < SERVER_MEMORY_MIN)
-        return cli_usage(c, "--max-memory is at least %dmb", SERVER_MEMORY_MIN >> 20);
+        return config_usage(c, "max-memory", "is at least %dmb", SERVER_MEMORY_MIN >> 20);
     int64_t segment = cli_number(c, "segment-kb", SEGMENT_KB_MIN);
     if (segment < SEGMENT_KB_MIN || segment > SEGMENT_KB_MAX)
-        return cli_usage(c, "--segment-kb is %d to %d", SEGMENT_KB_MIN, SEGMENT_KB_MAX);
+        return config_usage(c, "segment-kb", "is %d to %d", SEGMENT_KB_MIN, SEGMENT_KB_MAX);
     int64_t shards = cli_number(c, "shards", 1);
     if (cli_given(c, "shards") && (shards < 1 || shards > SERVER_SHARDS_MAX))
-        return cli_usage(c, "--shards is 1 to %d", SERVER_SHARDS_MAX);
+        return config_usage(c, "shards", "is 1 to %d", SERVER_SHARDS_MAX);
     return CLI_OK;
 }
 
@@ -152,7 +154,14 @@ static int check_rest(const struct cli *c)
     if (!(decay > 0 && decay < 1) || cli_number(c, "trust-period", 1) < 1)
         return cli_usage(c, "--trust-decay is above 0 and below 1, --trust-period above 0");
     if (cli_number(c, "priority", 0) > 15)
-        return cli_usage(c, "--priority is 0 to 15");
+        return config_usage(c, "priority", "is 0 to 15");
+    if (!set_log_level(cli_text(c, "log-level", "info")))
+        return config_usage(c, "log-level", "is error, warn, info or debug");
+    if (cli_given(c, "join") &&
+        (cli_given(c, "peers") || !cli_given(c, "node") || !cli_given(c, "peer-listen")))
+        return config_usage(c, "join",
+                            "takes what CLUSTER ADD printed, with --node and --peer-listen, "
+                            "without --peers");
     if (cli_given(c, "audit-required") && !cli_given(c, "audit"))
         return cli_usage(c, "--audit-required needs --audit FILE");
     return CLI_OK;
@@ -168,39 +177,38 @@ static struct server_limits read_limits(const struct cli *c)
                                   .write_ms = (uint64_t)cli_number(c, "write-timeout", 0)};
 }
 
-static int serve(struct cli *c)
+static int check(const struct cli *c)
 {
     int code = check_company(c);
     if (code == CLI_OK)
         code = check_sizes(c);
-    if (code == CLI_OK)
-        code = check_rest(c);
-    if (code != CLI_OK)
-        return code;
-    const char *hosts[] = {cli_text(c, "host", NULL), NULL};
-    if (!set_log_level(cli_text(c, "log-level", "info")))
-        return cli_usage(c, "--log-level is error, warn, info or debug");
-    double decay = strtod(cli_text(c, "trust-decay", "0.8321"), NULL);
-    int64_t period_ms = cli_number(c, "trust-period", TRUST_PERIOD_DEFAULT_MS);
-    int64_t priority = cli_number(c, "priority", 14);
-    if (priority < 0 || priority > 15)
-        return cli_usage(c, "--priority is 0 to 15");
-    if (cli_given(c, "join") &&
-        (cli_given(c, "peers") || !cli_given(c, "node") || !cli_given(c, "peer-listen")))
-        return cli_usage(c, "--join takes what CLUSTER ADD printed, with --node and "
-                            "--peer-listen, without --peers");
-    int64_t shards = cli_number(c, "shards", 0);
-    durable = cli_given(c, "data");
-    if (durable)
-        use_huge_pages();
-    if (!cli_given(c, "core"))
-        secret_forbid_core();
-    const char *postgres;
-    code = secret_postgres(c, &postgres);
-    if (code != CLI_OK)
-        return code;
-    struct server_config config = {
-        .listen = cli_text(c, "listen", "127.0.0.1:7117"),
+    return code == CLI_OK ? check_rest(c) : code;
+}
+
+static struct server_cluster read_cluster(const struct cli *c)
+{
+    return (struct server_cluster){
+        .data = cli_text(c, "data", NULL),
+        .node = cli_text(c, "node", NULL),
+        .peers = cli_text(c, "peers", NULL),
+        .peer_listen = cli_text(c, "peer-listen", NULL),
+        .tls = tls_for_nodes(c),
+        .join = cli_text(c, "join", NULL),
+        .shards = (size_t)cli_number(c, "shards", 0),
+        .priority = (uint8_t)cli_number(c, "priority", PRIORITY_DEFAULT),
+        .silence_ms = (uint64_t)cli_number(c, "node-timeout", 0),
+        .segment_bytes = (uint64_t)cli_number(c, "segment-kb", 0) * 1024,
+        .snapshot_bytes = (uint64_t)cli_number(c, "snapshot-kb", 0) * 1024,
+        .fast_failover = cli_given(c, "fast-failover")};
+}
+
+static struct server_config read_config(const struct cli *c)
+{
+    static const char *const listen_default[] = {"127.0.0.1:7117", NULL};
+    size_t n_listen, n_hosts;
+    const char *const *listen = cli_texts(c, "listen", &n_listen);
+    return (struct server_config){
+        .listen = n_listen ? listen : listen_default,
         .socket = cli_text(c, "socket", NULL),
         .insecure = cli_given(c, "insecure"),
         .reset_frees = cli_given(c, "reset-frees"),
@@ -211,36 +219,134 @@ static int serve(struct cli *c)
         .max_requests_per_token = (size_t)cli_number(c, "max-requests-per-token", 0),
         .max_memory = (size_t)cli_number(c, "max-memory", 0),
         .limits = read_limits(c),
-        .trust_decay = decay,
-        .trust_period_ms = (uint64_t)period_ms,
-        .cluster = {.data = cli_text(c, "data", NULL),
-                    .node = cli_text(c, "node", NULL),
-                    .peers = cli_text(c, "peers", NULL),
-                    .peer_listen = cli_text(c, "peer-listen", NULL),
-                    .tls = tls_for_nodes(c),
-                    .join = cli_text(c, "join", NULL),
-                    .shards = (size_t)shards,
-                    .priority = (uint8_t)priority,
-                    .silence_ms = (uint64_t)cli_number(c, "node-timeout", 0),
-                    .segment_bytes = (uint64_t)cli_number(c, "segment-kb", 0) * 1024,
-                    .snapshot_bytes = (uint64_t)cli_number(c, "snapshot-kb", 0) * 1024,
-                    .fast_failover = cli_given(c, "fast-failover")},
+        .trust_decay = strtod(cli_text(c, "trust-decay", "0.8321"), NULL),
+        .trust_period_ms = (uint64_t)cli_number(c, "trust-period", TRUST_PERIOD_DEFAULT_MS),
+        .cluster = read_cluster(c),
         .tls = tls_for_clients(c),
-        .postgres = postgres,
         .schema = cli_text(c, "schema", "belay"),
         .audit = cli_text(c, "audit", NULL),
         .audit_required = cli_given(c, "audit-required"),
-        .hosts = hosts,
+        .hosts = cli_texts(c, "host", &n_hosts),
         .on_listening = on_listening,
     };
+}
+
+/* ---- SIGHUP -------------------------------------------------------------------------------- */
+
+static struct {
+    const struct cli *first; /* as the server was started; its command line counts again */
+    struct cli now;
+    struct arena texts;
+    struct server_config config;
+} reloaded;
+
+/* Options that count at once. Those with files in them are read again, too. */
+static bool may_change(const char *name)
+{
+    static const char *const names[] = {"log-level",
+                                        "host",
+                                        "max-connections",
+                                        "max-connections-per-address",
+                                        "head-timeout",
+                                        "body-timeout",
+                                        "idle-timeout",
+                                        "max-connections-per-token",
+                                        "config",
+                                        "resp-idle-timeout",
+                                        "write-timeout",
+                                        "max-requests-per-address",
+                                        "max-requests-per-token"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool is_same(const struct cli_value *a, const struct cli_value *b)
+{
+    if (a->given != b->given || a->n_texts != b->n_texts)
+        return false;
+    for (size_t i = 0; i < a->n_texts; i++)
+        if (strcmp(a->texts[i], b->texts[i]) != 0)
+            return false;
+    return !a->given || strcmp(a->text, b->text) == 0;
+}
+
+static void tell_rest(const struct cli *now)
+{
+    const struct cli_option *o;
+    for (size_t i = 0; (o = cli_option_at(now->command, i)); i++)
+        if (!may_change(o->name) && !is_same(&reloaded.first->values[i], &now->values[i]))
+            log_warn("config.restart", "option=%s text=\"counts when the server starts again\"",
+                     o->name);
+}
+
+static const struct server_config *reload(void)
+{
+    struct cli now = {.command = reloaded.first->command};
+    struct arena texts = {0};
+    cli_take_typed(&now, reloaded.first);
+    if (config_apply(&now, &texts) != CLI_OK || check(&now) != CLI_OK) {
+        log_error("config.refused", "text=\"nothing of it counts; what was in force stays\"");
+        (void)set_log_level(cli_text(&reloaded.now, "log-level", "info"));
+        arena_done(&texts);
+        return NULL;
+    }
+    tell_rest(&now);
+    log_info("config.read", "path=%s", log_bytes(slice_str(cli_text(&now, "config", ""))));
+    arena_done(&reloaded.texts);
+    reloaded.texts = texts;
+    reloaded.now = now;
+    reloaded.config = read_config(&reloaded.now);
+    return &reloaded.config;
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+static int serve(struct cli *c)
+{
+    struct arena texts = {0}; /* for as long as the process runs */
+    reloaded.first = c;
+    int code = config_apply(c, &texts);
+    if (code == CLI_OK)
+        code = check(c);
+    if (code != CLI_OK)
+        return code;
+    if (cli_given(c, "check-config")) {
+        printf("the configuration is sound\n");
+        return CLI_OK;
+    }
+    durable = cli_given(c, "data");
+    if (durable)
+        use_huge_pages();
+    if (!cli_given(c, "core"))
+        secret_forbid_core();
+    struct server_config config = read_config(c);
+    code = secret_postgres(c, &config.postgres);
+    if (code != CLI_OK)
+        return code;
+    if (cli_given(c, "config"))
+        config.reload = reload;
+    reloaded.now = *c;
+    if (!durable && !cli_given(c, "memory"))
+        log_warn("server.memory_only",
+                 "text=\"nothing is kept on disk; --data DIR keeps everything\"");
     static const int codes[] = {[SERVER_STOPPED] = CLI_OK,
                                 [SERVER_NOT_STARTED] = CLI_FAILED,
                                 [SERVER_REMOVED] = SERVE_REMOVED};
-    return codes[server_run(&config)];
+    code = codes[server_run(&config)];
+    arena_done(&reloaded.texts);
+    arena_done(&texts);
+    return code;
 }
 
 static const struct cli_option serve_options[] = {
-    {"listen", 'l', CLI_TEXT, "ADDRESS:PORT", "where to listen (127.0.0.1:7117); port 0: any"},
+    {"config", 0, CLI_TEXT, "FILE",
+     "options that are not given here, as lines \"key = value\"; SIGHUP reads it again"},
+    {"check-config", 0, CLI_FLAG, NULL,
+     "say what is wrong with the options, and start nothing"},
+    {"listen", 'l', CLI_TEXTS, "ADDRESS:PORT",
+     "where to listen (127.0.0.1:7117); port 0: any; repeatable"},
     {"socket", 0, CLI_TEXT, "PATH", "listen there, too: a Unix socket, mode 0660"},
     {"data", 'd', CLI_TEXT, "DIR", "keep everything in this directory, durably"},
     {"memory", 0, CLI_FLAG, NULL, "keep nothing on disk (so it is without --data)"},
@@ -275,7 +381,8 @@ static const struct cli_option serve_options[] = {
      "who did what as an operator, logins and refusals; SIGHUP opens it anew (belay audit)"},
     {"audit-required", 0, CLI_FLAG, NULL,
      "what cannot be written to the audit log is not done"},
-    {"host", 0, CLI_TEXT, "NAME", "another name of this server that web pages may use"},
+    {"host", 0, CLI_TEXTS, "NAME",
+     "another name of this server that web pages may use; repeatable"},
     {"max-memory", 0, CLI_SIZE, "SIZE",
      "above it new things are refused with OVERLOADED (three fifths of what is there)"},
     {"max-connections", 0, CLI_NUMBER, "N", "connections at once (10000)"},
@@ -306,8 +413,13 @@ const struct cli_command cli_cmd_serve = {
     .args = "",
     .summary = "run a server: RESP and HTTP on one port",
     .about =
-        "Prints the address it listens on, logs to stderr, and stops on SIGTERM or Ctrl-C\n"
-        "after it has answered what is there.",
+        "Prints the addresses it listens on, logs to stderr, and stops on SIGTERM or Ctrl-C\n"
+        "after it has answered what is there.\n\n"
+        "Options can also stand in a file (--config) and in the environment: max-memory = 2gb\n"
+        "is BELAY_MAX_MEMORY=2gb there. The command line is stronger than the environment, and\n"
+        "the environment is stronger than the file. Flags are yes or no. Of a list, a file has a\n"
+        "line for each value, and the environment has commas. BELAY_TLS_CA, BELAY_TLS_CERT and\n"
+        "BELAY_TLS_KEY are for clients only.",
     .exit_text =
         "  0  stopped as asked      2  wrong usage    6  cannot start, the log says why\n"
         "  7  removed from its cluster: starting it again is of no use",

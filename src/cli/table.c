@@ -32,6 +32,7 @@ static const struct cli_command *const table[] = {
     &cli_cmd_txn,
     &cli_cmd_queue,
     &cli_cmd_bench,
+    &cli_cmd_version,
     &cli_cmd_help,
     NULL,
 };
@@ -66,8 +67,8 @@ const struct cli_command *cli_find(const char *name)
     return NULL;
 }
 
-/* How many letters must change to make one of the other (Levenshtein), bounded words. */
-static size_t distance(const char *a, const char *b)
+/* Levenshtein's, of bounded words. */
+size_t cli_distance(const char *a, const char *b)
 {
     enum { MAX = 24 };
     size_t row[MAX + 1], n = strlen(b);
@@ -98,7 +99,7 @@ int cli_unknown(const char *name)
                          "belay COMMAND [OPTION...]",
                          name);
     for (size_t i = 0; table[i]; i++) {
-        size_t d = distance(name, table[i]->name);
+        size_t d = cli_distance(name, table[i]->name);
         if (d < least) {
             least = d;
             best = table[i];

@@ -29,12 +29,13 @@ bool access_parse_listen(const char *text, struct sockaddr_storage *ret, const c
 {
     char host[HOST_BYTES_MAX + 1];
     const char *colon = strrchr(text, ':');
+    const char *digits = colon ? colon + 1 : text; /* a port alone: on loopback */
     char *end = NULL;
-    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
-    *ret_why = "must be ADDRESS:PORT, such as 127.0.0.1:7117 or [::1]:7117";
-    if (!colon || end == colon + 1 || *end || port > 65535)
+    unsigned long port = strtoul(digits, &end, 10);
+    *ret_why = "must be ADDRESS:PORT, such as 127.0.0.1:7117 or [::1]:7117, or a port";
+    if (end == digits || *end || port > 65535)
         return false;
-    size_t len = (size_t)(colon - text);
+    size_t len = colon ? (size_t)(colon - text) : 0;
     bool v6 = len >= 2 && text[0] == '[' && text[len - 1] == ']';
     if (len - (v6 ? 2 : 0) > HOST_BYTES_MAX)
         return false;

@@ -125,7 +125,7 @@ static void on_closed(uv_handle_t *handle) /* the one place that frees a conn */
     free(c->name);
     free(c);
     s->n_conns--;
-    server_accept_more(s);
+    listen_accept_more(s);
 }
 
 bool conn_may_return(const struct conn *c)
@@ -685,23 +685,20 @@ bool conn_is_trusted(const struct conn *c)
     return c->server->config->insecure || source_is_operator(c->source);
 }
 
-static int accept_one(struct conn *c)
+static int accept_one(struct conn *c, struct listener *from)
 {
-    struct server *s = c->server;
-    if (c->is_local) {
-        BELAY_CHECK(uv_pipe_init(&s->loop, &c->io.pipe, 0) == 0);
-        return uv_accept((uv_stream_t *)&s->socket, stream(c));
-    }
-    BELAY_CHECK(uv_tcp_init(&s->loop, &c->io.tcp) == 0);
-    return uv_accept((uv_stream_t *)&s->listener, stream(c));
+    uv_loop_t *loop = &c->server->loop;
+    BELAY_CHECK((c->is_local ? uv_pipe_init(loop, &c->io.pipe, 0)
+                             : uv_tcp_init(loop, &c->io.tcp)) == 0);
+    return uv_accept(&from->io.stream, stream(c));
 }
 
-void conn_open(struct server *s, bool is_local)
+void conn_open(struct server *s, struct listener *from)
 {
     struct conn *c = mem_zalloc(sizeof *c);
     c->server = s;
     c->io.stream.data = c;
-    c->is_local = is_local;
+    c->is_local = from->is_local;
     c->id = ++s->next_conn;
     c->target = engine_new_target(s->engine);
     c->resp = 2;
@@ -717,7 +714,7 @@ void conn_open(struct server *s, bool is_local)
     c->reported_as = BUDGET_OUTPUT;
     s->n_conns++;
     list_push_back(&s->conns, &c->all);
-    int err = accept_one(c);
+    int err = accept_one(c, from);
     if (err != 0) {
         log_debug("server.accept", "error=%s", uv_strerror(err));
         conn_close(c);
@@ -729,7 +726,7 @@ void conn_open(struct server *s, bool is_local)
         return;
     }
     (void)uv_fileno((uv_handle_t *)stream(c), &c->fd);
-    if (!is_local) {
+    if (!c->is_local) {
         (void)uv_tcp_nodelay(&c->io.tcp, 1);
         (void)uv_tcp_keepalive(&c->io.tcp, 1, KEEPALIVE_S);
     }

@@ -13,6 +13,7 @@
 #include "belay_version.h"
 #include "command/scripts.h"
 #include "engine/order.h"
+#include "machine/level.h"
 #include "net/runtime.h"
 #include "queue/gateway.h"
 #include "raft/replica.h"
@@ -26,13 +27,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-enum {
-    LISTEN_BACKLOG = 1024,
-    FD_RESERVE = 64,
-    FD_MIN = 128,
-    SECOND_MS = 1000,
-    READY_SAY_MS = 10000
-};
+enum { FD_RESERVE = 64, FD_MIN = 128, SECOND_MS = 1000, READY_SAY_MS = 10000 };
 
 /* Not the loop's time, which is that of the turn's begin: a request that came during the turn
  * would count as older than it is, and its lease would end before its client expects it. */
@@ -85,11 +80,11 @@ static void close_all_handles(struct server *s)
     close_handle((uv_handle_t *)&s->sigterm);
     close_handle((uv_handle_t *)&s->sigint);
     close_handle((uv_handle_t *)&s->sighup);
-    close_handle((uv_handle_t *)&s->listener);
-    close_handle((uv_handle_t *)&s->socket);
+    listen_close(s);
     gateway_close(s->front);
     s->front = NULL;
     trail_close(s);
+    notify_close(s);
 }
 
 /* Stopping: what is on its way is answered first, by whoever leads now; then those who wait are
@@ -142,38 +137,7 @@ static void on_check(uv_check_t *h)
     server_flush(h->data);
 }
 
-/* --- connections --- */
-
-static void on_connection(uv_stream_t *listener, int status)
-{
-    struct server *s = listener->data;
-    bool is_local = listener == (uv_stream_t *)&s->socket;
-    if (status < 0) {
-        log_warn("server.accept", "error=%s", uv_strerror(status));
-        return;
-    }
-    if (s->n_conns < s->max_conns) {
-        conn_open(s, is_local);
-        return;
-    }
-    *(is_local ? &s->socket_waiting : &s->accept_waiting) = true; /* libuv takes no more */
-    s->metrics.paused++;
-    (void)conn_evict(s);
-}
-
-static void accept_waiting(struct server *s, bool *waiting, bool is_local)
-{
-    if (!*waiting || s->stopping || s->n_conns >= s->max_conns)
-        return;
-    *waiting = false;
-    conn_open(s, is_local);
-}
-
-void server_accept_more(struct server *s)
-{
-    accept_waiting(s, &s->socket_waiting, true);
-    accept_waiting(s, &s->accept_waiting, false);
-}
+/* --- news --- */
 
 static void count_news(struct watcher *w, const struct event *ev)
 {
@@ -208,6 +172,8 @@ static void say_ready(struct server *s, uint64_t now)
     const char *word;
     const char *why = server_not_ready(s, &word);
     const char *now_word = why ? word : "";
+    if (!why && !s->notify.ready)
+        notify_state(s, NULL);
     if (strcmp(now_word, s->said_word) == 0)
         return;
     s->ready_changes++;
@@ -218,6 +184,7 @@ static void say_ready(struct server *s, uint64_t now)
                  log_bytes(slice_str(why)), s->ready_changes);
     else
         log_info("server.ready", "changes=%" PRIu64, s->ready_changes);
+    notify_state(s, why);
     s->said_word = now_word;
     s->say_ms = now + READY_SAY_MS;
     s->ready_changes = 0;
@@ -233,6 +200,7 @@ static void on_second(uv_timer_t *timer)
         s->metrics.lag_max_ms = s->metrics.lag_ms;
     s->second_due_ms = now + SECOND_MS;
     say_ready(s, now);
+    notify_second(s);
     budget_tend();
     if (s->runtime) {
         size_t bytes = runtime_peer_bytes(s->runtime);
@@ -247,7 +215,7 @@ static void on_second(uv_timer_t *timer)
     login_reset(s);
     tls_own_look(&s->tls, now);
     trail_look(s);
-    if (s->accept_waiting || s->socket_waiting)
+    if (listen_is_waiting(s))
         (void)conn_evict(s);
     if (s->stopping && now >= s->stop_at_ms) {
         list_each_safe(it, &s->conns) conn_close(list_item(it, struct conn, all));
@@ -258,11 +226,11 @@ static void on_second(uv_timer_t *timer)
 
 static void stop(struct server *s)
 {
+    notify_stopping(s);
     s->stopping = true;
     s->stop_at_ms = uv_now(&s->loop) + SERVER_STOP_MS;
     s->dismiss_at_ms = uv_now(&s->loop) + SERVER_DRAIN_MS;
-    close_handle((uv_handle_t *)&s->listener);
-    close_handle((uv_handle_t *)&s->socket);
+    listen_close(s);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
@@ -304,43 +272,12 @@ static size_t allowed_connections(size_t wanted)
     return allowed;
 }
 
-static bool listen_on(struct server *s)
-{
-    struct sockaddr_storage addr;
-    const char *why = NULL;
-    const char *text = s->config->listen;
-    if (!access_parse_listen(text, &addr, &why)) {
-        log_error("server.listen", "address=%s error=\"%s\"", text, why);
-        return false;
-    }
-    if (!access_is_loopback((struct sockaddr *)&addr) && !s->config->insecure &&
-        !s->tls.context) {
-        log_error("server.listen",
-                  "address=%s error=\"refusing to listen beyond loopback without TLS "
-                  "(--tls-cert and --tls-key; belay cert makes them); --insecure if you must\"",
-                  text);
-        return false;
-    }
-    int err = uv_tcp_bind(&s->listener, (struct sockaddr *)&addr, 0);
-    if (err == 0)
-        err = uv_listen((uv_stream_t *)&s->listener, LISTEN_BACKLOG, on_connection);
-    if (err != 0) {
-        log_error("server.listen", "address=%s error=\"%s\"", text, uv_strerror(err));
-        return false;
-    }
-    int len = sizeof addr;
-    (void)uv_tcp_getsockname(&s->listener, (struct sockaddr *)&addr, &len);
-    access_format((struct sockaddr *)&addr, s->address, sizeof s->address);
-    return true;
-}
-
 static void open_handles(struct server *s)
 {
     (void)uv_replace_allocator(tally_malloc, tally_realloc, tally_calloc, tally_free);
     tls_own_count_memory();
     BELAY_CHECK(uv_loop_init(&s->loop) == 0);
-    (void)uv_tcp_init(&s->loop, &s->listener);
-    (void)uv_pipe_init(&s->loop, &s->socket, 0);
+    s->loop.data = s;
     (void)uv_timer_init(&s->loop, &s->engine_timer);
     (void)uv_timer_init(&s->loop, &s->second_timer);
     (void)uv_idle_init(&s->loop, &s->idle);
@@ -349,20 +286,52 @@ static void open_handles(struct server *s)
     (void)uv_signal_init(&s->loop, &s->sigterm);
     (void)uv_signal_init(&s->loop, &s->sigint);
     (void)uv_signal_init(&s->loop, &s->sighup);
-    s->socket.data = s;
-    s->listener.data = s->engine_timer.data = s->second_timer.data = s;
+    s->engine_timer.data = s->second_timer.data = s;
     s->idle.data = s->prepare.data = s->check.data = s->sigterm.data = s->sigint.data =
         s->sighup.data = s;
+}
+
+static uint64_t or_default(uint64_t v, uint64_t otherwise)
+{
+    return v ? v : otherwise;
+}
+
+static void set_limits(struct server *s, const struct server_limits *given)
+{
+    s->limits.head_ms = or_default(given->head_ms, CONN_HEAD_MS);
+    s->limits.body_ms = or_default(given->body_ms, CONN_BODY_MS);
+    s->limits.idle_ms = or_default(given->idle_ms, CONN_IDLE_MS);
+    s->limits.resp_idle_ms = or_default(given->resp_idle_ms, CONN_RESP_IDLE_MS);
+    s->limits.write_ms = or_default(given->write_ms, CONN_WRITE_MS);
+}
+
+/* What may change while the server runs. */
+static void take_over(struct server *s, const struct server_config *now)
+{
+    set_limits(s, &now->limits);
+    s->max_conns = allowed_connections(now->max_connections);
+    s->own_config.max_per_address = now->max_per_address;
+    s->own_config.max_requests_per_address = now->max_requests_per_address;
+    s->own_config.max_requests_per_token = now->max_requests_per_token;
+    s->own_config.max_connections_per_token = now->max_connections_per_token;
+    s->own_config.hosts = now->hosts;
+    throttle_reload(s);
+    listen_accept_more(s);
 }
 
 static void on_reload(uv_signal_t *sig, int number)
 {
     struct server *s = sig->data;
     (void)number;
+    notify_reload(s, false);
+    const struct server_config *now = s->config->reload ? s->config->reload() : NULL;
+    if (now)
+        take_over(s, now);
     tls_own_reload(&s->tls, uv_now(&s->loop));
     trail_reopen(s);
     if (s->runtime)
         host_reload(s->runtime);
+    notify_reload(s, true);
 }
 
 static void start_handles(struct server *s)
@@ -378,7 +347,7 @@ static void start_handles(struct server *s)
     (void)uv_check_start(&s->check, on_check);
     (void)uv_signal_start(&s->sigterm, on_signal, SIGTERM);
     (void)uv_signal_start(&s->sigint, on_signal, SIGINT);
-    if (s->config->cluster.tls.cert || s->tls.context || s->trail.audit)
+    if (s->config->cluster.tls.cert || s->tls.context || s->trail.audit || s->config->reload)
         (void)uv_signal_start(&s->sighup, on_reload, SIGHUP);
 }
 
@@ -396,7 +365,7 @@ static bool open_order(struct server *s, struct order **ret)
                                     .node = c->node,
                                     .peers = c->peers,
                                     .peer_listen = c->peer_listen,
-                                    .listen = s->config->listen,
+                                    .listen = s->config->listen[0],
                                     .join = c->join,
                                     .shards = c->shards,
                                     .priority = c->priority,
@@ -466,24 +435,16 @@ static void release(struct server *s)
     free(s);
 }
 
-static uint64_t or_default(uint64_t v, uint64_t otherwise)
+unsigned server_level(void)
 {
-    return v ? v : otherwise;
-}
-
-static void set_limits(struct server *s, const struct server_limits *given)
-{
-    s->limits.head_ms = or_default(given->head_ms, CONN_HEAD_MS);
-    s->limits.body_ms = or_default(given->body_ms, CONN_BODY_MS);
-    s->limits.idle_ms = or_default(given->idle_ms, CONN_IDLE_MS);
-    s->limits.resp_idle_ms = or_default(given->resp_idle_ms, CONN_RESP_IDLE_MS);
-    s->limits.write_ms = or_default(given->write_ms, CONN_WRITE_MS);
+    return LEVEL_NEWEST;
 }
 
 enum server_end server_run(const struct server_config *config)
 {
     struct server *s = mem_zalloc(sizeof *s);
-    s->config = config;
+    s->own_config = *config;
+    s->config = &s->own_config;
     set_limits(s, &config->limits);
     budget_init(&s->budget, config->max_memory);
     s->read_mem = mem_alloc(SERVER_READ_BYTES);
@@ -503,18 +464,18 @@ enum server_end server_run(const struct server_config *config)
     attach_init(s);
     (void)signal(SIGPIPE, SIG_IGN);
     open_handles(s);
+    notify_open(s);
     s->max_conns = allowed_connections(config->max_connections);
     bool started = trail_open(s) && open_engine(s) &&
                    tls_own_open(&s->tls, &config->tls, TLS_CLIENTS, uv_now(&s->loop)) &&
-                   listen_on(s) && socket_listen(s, LISTEN_BACKLOG, on_connection);
+                   listen_open(s);
     if (started) {
         log_info("server.start", "version=%s address=%s engine=%s connections=%zu memory=%zu",
                  BELAY_VERSION, s->address, s->runtime ? "raft" : "memory", s->max_conns,
                  s->budget.limit);
         start_handles(s);
         login_start(s);
-        if (config->on_listening)
-            config->on_listening(s->address); /* who reads it may send SIGTERM at once */
+        listen_told(s);
         if (config->postgres)
             s->front = gateway_open(&s->loop, config->postgres, config->schema);
     } else {

@@ -43,6 +43,7 @@ enum {
     CONN_SILENT_MS = 10 * 1000,       /* never spoke: may be closed in favour of a new one */
     STREAM_HEARTBEAT_MS = 15 * 1000,
     SERVER_SHARDS_MAX = 64,
+    SERVER_LISTEN_MAX = 16, /* addresses */
     SERVER_STOP_MS = 3000,  /* a graceful stop takes no longer */
     SERVER_DRAIN_MS = 1000, /* what is on its way is waited for, before the others are told */
 };
@@ -52,10 +53,10 @@ enum {
 #define LOGIN_RESET_FILE "auth-reset"
 
 struct server_config {
-    const char *listen; /* "127.0.0.1:7117", "[::1]:0" */
-    const char *socket; /* a path; NULL: none */
-    bool insecure;      /* beyond loopback: plain text will do, and nobody has to log in */
-    bool reset_frees;   /* a connection that is reset counts as closed by its client */
+    const char *const *listen; /* "127.0.0.1:7117", "[::1]:0", "7117"; one or more, then NULL */
+    const char *socket;        /* a path; NULL: none */
+    bool insecure;    /* beyond loopback: plain text will do, and nobody has to log in */
+    bool reset_frees; /* a connection that is reset counts as closed by its client */
     size_t max_connections;
     size_t max_per_address; /* of them; 0: a quarter, and all for loopback */
     size_t max_requests_per_address, max_requests_per_token; /* in a second; 0: no limit */
@@ -85,8 +86,11 @@ struct server_config {
     const char *audit;             /* the file of the audit log; NULL: none */
     bool audit_required;           /* what cannot be written there is not done */
     const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */
-    /* Told once, when connections are taken: "127.0.0.1:41234". NULL is allowed. */
+    /* Told once, when connections are taken, for each: "127.0.0.1:41234". NULL is allowed. */
     void (*on_listening)(const char *address);
+    /* At SIGHUP: the configuration as it is now, valid for as long as the server runs, or NULL: it
+     * is wrong, and nothing changes. Limits, hosts and rates are taken over. NULL is allowed. */
+    const struct server_config *(*reload)(void);
 };
 
 enum server_end {
@@ -97,4 +101,7 @@ enum server_end {
 
 /* Serves until SIGTERM or SIGINT, or until its cluster has let it go. */
 enum server_end server_run(const struct server_config *config);
+
+/* The newest level that this program knows (machine/level.h). */
+unsigned server_level(void);
 #endif

@@ -46,8 +46,11 @@ static const char *make_room(const char *path)
     return unlink(path) == 0 ? NULL : strerror(errno);
 }
 
-static const char *bind_to(uv_pipe_t *pipe, const char *path)
+const char *socket_bind(uv_pipe_t *pipe, const char *path)
 {
+    const char *why = make_room(path);
+    if (why)
+        return why;
     int err = uv_pipe_bind(pipe, path);
     if (err == UV_EACCES) /* libuv says so for both */
         return "its directory is not there, or may not be written";
@@ -55,22 +58,6 @@ static const char *bind_to(uv_pipe_t *pipe, const char *path)
         return uv_strerror(err);
     return chmod(path, SOCKET_MODE) == 0 ? NULL
                                          : strerror(errno); /* before anybody may connect */
-}
-
-bool socket_listen(struct server *s, int backlog, uv_connection_cb on_connection)
-{
-    const char *path = s->config->socket;
-    if (!path)
-        return true;
-    const char *why = make_room(path);
-    if (!why)
-        why = bind_to(&s->socket, path);
-    int err = why ? 0 : uv_listen((uv_stream_t *)&s->socket, backlog, on_connection);
-    if (err != 0)
-        why = uv_strerror(err);
-    if (why)
-        log_error("server.socket", "path=%s error=\"%s\"", log_bytes(slice_str(path)), why);
-    return !why;
 }
 
 bool socket_may_init(const struct conn *c)

@@ -28,6 +28,7 @@
 #include "server/trust.h"
 #include "tls/own.h"
 
+#include <sys/un.h>
 #include <uv.h>
 
 enum { CONN_ADDRESS_BYTES = 64 };
@@ -44,12 +45,32 @@ enum door { DOOR_SNIFF, DOOR_RESP, DOOR_HTTP };
  * and waited for; any other may live, and count on its leases. */
 enum conn_end { END_NOT, END_CLOSED, END_VANISHED };
 
+/* One address, or the Unix socket, where clients connect. */
+struct listener {
+    union {
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } io; /* first */
+    bool is_local;
+    bool waiting; /* libuv holds a connection without room for it */
+};
+
+/* The service manager that started this server: notify.c. */
+struct notify {
+    struct sockaddr_un to;
+    socklen_t to_bytes;
+    int fd; /* -1: there is none */
+    bool watchdog, ready;
+};
+
 struct server {
-    const struct server_config *config;
+    const struct server_config *config; /* own_config: everybody but server.c reads it only */
+    struct server_config own_config;
     struct server_limits limits; /* with the defaults filled in */
     uv_loop_t loop;
-    uv_tcp_t listener;
-    uv_pipe_t socket;
+    struct listener listeners[SERVER_LISTEN_MAX + 1];
+    size_t n_listeners;
     uv_timer_t engine_timer, second_timer;
     uv_idle_t idle; /* runs while somebody waits for its next slice */
     uv_prepare_t prepare;
@@ -89,9 +110,8 @@ struct server {
     struct limiter by_address, by_token; /* requests in a second */
     struct map token_shares;             /* connections of each token, when they are limited */
     struct hash_key source_key;
-    bool accept_waiting, socket_waiting; /* libuv holds a connection without room for it */
-    bool stopping;                       /* no more requests are taken */
-    bool dismissed;                      /* and whoever waits has been told */
+    bool stopping;  /* no more requests are taken */
+    bool dismissed; /* and whoever waits has been told */
     uint64_t dismiss_at_ms, stop_at_ms,
         armed_at_ms; /* of the engine timer; UINT64_MAX: not armed */
     uint64_t second_due_ms;
@@ -114,6 +134,7 @@ struct server {
     struct metrics metrics;
     struct trust trust;
     struct trail trail; /* the audit log */
+    struct notify notify;
     uint64_t next_conn;
     bool reset_wanted; /* belay auth reset was called for this directory */
     struct ask reset_ask;
@@ -123,7 +144,7 @@ struct server {
         uint64_t since_ms;
         unsigned n;
     } strikes[LOGIN_STRIKES_MAX];
-    char address[128]; /* what it listens on */
+    char address[128]; /* what it listens on first */
 };
 
 struct reply_form {
@@ -227,14 +248,13 @@ struct conn {
 /* server.c */
 void server_flush(struct server *s);
 void server_arm_timer(struct server *s);
-void server_accept_more(struct server *s);
 /* NULL: this node can serve; else why not and what to do, and in *ret_word in one word:
  * stopping, refused, or one of engine_not_ready(). */
 const char *server_not_ready(const struct server *s, const char **ret_word);
 uint64_t server_wall_ns(void);
 
 /* conn.c */
-void conn_open(struct server *s, bool is_local); /* takes the connection that libuv holds */
+void conn_open(struct server *s, struct listener *from); /* takes what libuv holds there */
 void conn_close(struct conn *c);        /* not from within an answer; any number of times */
 void conn_dirty(struct conn *c);        /* look at it at the end of the turn */
 void conn_flush(struct conn *c);        /* its end of the turn */
@@ -261,9 +281,16 @@ void conn_shed(struct server *s); /* closes those with the most to send, if it i
 bool conn_may_return(
     const struct conn *c); /* its client may come back, here or at another node */
 
+/* listen.c */
+bool listen_open(struct server *s); /* all of the configuration; false: the log says why not */
+void listen_close(struct server *s);
+void listen_accept_more(struct server *s);      /* there is room for a connection again */
+bool listen_is_waiting(const struct server *s); /* for room */
+void listen_told(struct server *s);             /* on_listening(), for each address */
+
 /* socket.c */
-bool socket_listen(struct server *s, int backlog, uv_connection_cb on_connection);
-bool socket_may_init(const struct conn *c); /* by the uid of the other side */
+const char *socket_bind(uv_pipe_t *pipe, const char *path); /* NULL, or why not */
+bool socket_may_init(const struct conn *c);                 /* by the uid of the other side */
 
 /* secure.c */
 bool secure_begins(const struct conn *c, struct slice bytes); /* is this the begin of TLS? */
@@ -347,6 +374,14 @@ void attach_news(struct server *s, const struct event *ev);
 void attach_look(struct server *s); /* once a second: is what is attached still so? */
 uint64_t attach_keep(struct server *s, uint64_t now_ms); /* ms until it wants to run again */
 
+/* notify.c */
+void notify_open(struct server *s);
+void notify_close(struct server *s);
+void notify_state(struct server *s, const char *why_not); /* NULL: it can serve */
+void notify_second(struct server *s);                     /* the loop lives */
+void notify_stopping(struct server *s);
+void notify_reload(struct server *s, bool done);
+
 /* source.c - addresses and how many connections each has */
 void source_init(struct server *s);
 /* Counts a connection of that address. NULL: it has as many as it may. */
@@ -358,6 +393,7 @@ uint64_t source_hash(const struct source *source); /* of its address; NULL: 0 */
 
 /* throttle.c - NULL: it may; else the answer, with the time to wait. */
 void throttle_init(struct server *s);
+void throttle_reload(struct server *s); /* the rates of the configuration as they are now */
 void throttle_done(struct server *s);
 struct reply *throttle_address(struct conn *c); /* one more request of its address */
 struct reply *throttle_token(struct conn *c);   /* and of its token */

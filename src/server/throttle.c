@@ -21,6 +21,13 @@ void throttle_init(struct server *s)
     limiter_init(&s->by_token, s->config->max_requests_per_token, 0);
 }
 
+void throttle_reload(struct server *s)
+{
+    limiter_done(&s->by_address);
+    limiter_done(&s->by_token);
+    throttle_init(s);
+}
+
 void throttle_done(struct server *s)
 {
     limiter_done(&s->by_address);

@@ -115,8 +115,8 @@ def encode(*words):
 
 
 class Server:
-    def __init__(self, *args, port=0, env=None, preexec_fn=None, listen=True):
-        engine = [] if "--data" in args else ["--memory"]
+    def __init__(self, *args, port=0, env=None, preexec_fn=None, listen=True, memory=True):
+        engine = ["--memory"] if memory and "--data" not in args else []
         where = ["--listen", "127.0.0.1:%d" % port] if listen else []
         self.args = [BELAY, "serve", *engine, *where, *args]
         self.process = subprocess.Popen(
