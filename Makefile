@@ -8,6 +8,7 @@
 #   make check | unit | model | fuzz-short | e2e | tidy    the parts of it
 #   make fuzz | soak | bench | mutants    long runs, by hand
 #   make install    binary, library, header, man pages, completions to DESTDIR/PREFIX
+#   make deb        Debian packages in build/deb
 #
 # VARIANT = release (default) | debug | asan | tsan | fuzz, each in build/$(VARIANT)/.
 # V=1 shows the commands. All processors are used unless -j says otherwise.
@@ -215,26 +216,33 @@ mutants:
 PREFIX  ?= /usr/local
 VERSION := $(shell sed -n 's/^\#define BELAY_VERSION *"\(.*\)"/\1/p' include/belay_version.h)
 DEST    := $(DESTDIR)$(PREFIX)
+LIBDIR  ?= lib
+LIBS    := $(DEST)/$(LIBDIR)
 
 install: all
-	install -d $(DEST)/bin $(DEST)/lib/pkgconfig $(DEST)/include $(DEST)/share/man/man1 \
-	    $(DEST)/share/bash-completion/completions $(DEST)/share/zsh/site-functions
+	install -d $(DEST)/bin $(LIBS)/pkgconfig $(DEST)/include $(DEST)/share/man/man1 \
+	    $(DEST)/share/bash-completion/completions $(DEST)/share/zsh/site-functions $(DEST)/share/fish/vendor_completions.d
 	install build/belay $(DEST)/bin/belay
 	install -m 644 include/belay.h include/belay_version.h include/belay_txn.h include/belay_queue.h $(DEST)/include/
-	install -m 644 $(OUT)/libbelay_queue.a $(DEST)/lib/libbelay_queue.a
-	install -m 755 $(OUT)/libbelay_queue.so $(DEST)/lib/libbelay_queue.so.$(VERSION)
-	ln -sf libbelay_queue.so.$(VERSION) $(DEST)/lib/libbelay_queue.so.0
-	ln -sf libbelay_queue.so.0 $(DEST)/lib/libbelay_queue.so
-	install -m 644 $(OUT)/libbelay.a $(DEST)/lib/libbelay.a
-	install -m 755 $(OUT)/libbelay.so $(DEST)/lib/libbelay.so.$(VERSION)
-	ln -sf libbelay.so.$(VERSION) $(DEST)/lib/libbelay.so.0
-	ln -sf libbelay.so.0 $(DEST)/lib/libbelay.so
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/belay.pc.in >$(DEST)/lib/pkgconfig/belay.pc
+	install -m 644 $(OUT)/libbelay_queue.a $(LIBS)/libbelay_queue.a
+	install -m 755 $(OUT)/libbelay_queue.so $(LIBS)/libbelay_queue.so.$(VERSION)
+	ln -sf libbelay_queue.so.$(VERSION) $(LIBS)/libbelay_queue.so.0
+	ln -sf libbelay_queue.so.0 $(LIBS)/libbelay_queue.so
+	install -m 644 $(OUT)/libbelay.a $(LIBS)/libbelay.a
+	install -m 755 $(OUT)/libbelay.so $(LIBS)/libbelay.so.$(VERSION)
+	ln -sf libbelay.so.$(VERSION) $(LIBS)/libbelay.so.0
+	ln -sf libbelay.so.0 $(LIBS)/libbelay.so
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' tools/belay.pc.in >$(LIBS)/pkgconfig/belay.pc
 	build/belay help --man >$(DEST)/share/man/man1/belay.1
 	for c in $$(build/belay help --names); do \
 	    build/belay help --man $$c >$(DEST)/share/man/man1/belay-$$c.1 || exit 1; done
 	build/belay help --completion bash >$(DEST)/share/bash-completion/completions/belay
 	build/belay help --completion zsh >$(DEST)/share/zsh/site-functions/_belay
+	build/belay help --completion fish >$(DEST)/share/fish/vendor_completions.d/belay.fish
+
+deb:
+	@scripts/deps deb
+	@scripts/deb
 
 format:
 	clang-format -i $(shell git ls-files '*.c' '*.h')
@@ -243,6 +251,6 @@ clean:
 	rm -rf build
 
 .PHONY: FORCE all lib tests faults deps-serve quick models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy tsan canaries \
-        fuzz soak bench install format clean
+        fuzz soak bench install deb format clean
 .SECONDARY:
 -include $(shell find build -name '*.d' 2>/dev/null)

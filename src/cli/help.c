@@ -1,5 +1,5 @@
 /* help.c - everything that is said about the subcommands, made from their rows: `belay help`,
- * man pages, completions for bash and zsh; and `belay version`. */
+ * man pages, completions for bash, zsh and fish; and `belay version`. */
 #include "cli/cli.h"
 #include "server/server.h"
 
@@ -302,6 +302,52 @@ static void put_zsh(struct buf *out)
     buf_put_str(out, "    esac\n}\n_belay \"$@\"\n");
 }
 
+/* Single quotes, in which fish knows only \\ and \'. */
+static void put_fish_text(struct buf *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\'' || *text == '\\')
+            buf_put_byte(out, '\\');
+        buf_put_byte(out, *text);
+    }
+}
+
+static void put_fish_row(struct buf *out, const struct cli_command *command)
+{
+    const struct cli_option *o;
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++) {
+        buf_printf(out, "complete -c belay -n '__fish_seen_subcommand_from %s' -l %s",
+                   command->name, o->name);
+        if (o->letter)
+            buf_printf(out, " -s %c", o->letter);
+        buf_printf(out, "%s -d '", o->type == CLI_FLAG ? "" : " -r");
+        put_fish_text(out, o->help);
+        buf_put_str(out, "'\n");
+    }
+    if (!command->words)
+        return;
+    buf_printf(out, "complete -c belay -n '__fish_seen_subcommand_from %s' -f -a '",
+               command->name);
+    put_fish_text(out,
+                  strcmp(command->words, "@lock") == 0 ? "(_belay_locks)" : command->words);
+    buf_put_str(out, "'\n");
+}
+
+static void put_fish(struct buf *out)
+{
+    buf_put_str(out, "# fish completion for belay; made by `belay help --completion fish`\n"
+                     "function _belay_locks\n"
+                     "    belay ls --json --timeout 1s 2>/dev/null |\n"
+                     "        string match -r -g '\"name\":\"([^\"\\\\]*)\"'\n"
+                     "end\n");
+    for (const struct cli_command *const *c = cli_commands(); *c; c++) {
+        buf_printf(out, "complete -c belay -n __fish_use_subcommand -f -a %s -d '", (*c)->name);
+        put_fish_text(out, (*c)->summary);
+        buf_put_str(out, "'\n");
+        put_fish_row(out, *c);
+    }
+}
+
 static void put_names(struct buf *out)
 {
     for (const struct cli_command *const *c = cli_commands(); *c; c++)
@@ -321,8 +367,10 @@ static int help(struct cli *c)
         put_bash(&out);
     else if (shell && strcmp(shell, "zsh") == 0)
         put_zsh(&out);
+    else if (shell && strcmp(shell, "fish") == 0)
+        put_fish(&out);
     else if (shell)
-        return cli_usage(c, "completion for bash and zsh, not for \"%s\"", shell);
+        return cli_usage(c, "completion for bash, zsh and fish, not for \"%s\"", shell);
     else if (cli_given(c, "names"))
         put_names(&out);
     else if (cli_given(c, "man") && about)
@@ -337,7 +385,7 @@ static int help(struct cli *c)
 static const struct cli_option help_options[] = {
     {"man", 0, CLI_FLAG, NULL, "as a man page (roff)"},
     {"names", 0, CLI_FLAG, NULL, "only the names of the subcommands, for scripts"},
-    {"completion", 0, CLI_TEXT, "bash|zsh", "completions for that shell"},
+    {"completion", 0, CLI_TEXT, "bash|zsh|fish", "completions for that shell"},
     {0},
 };
 
