@@ -2,25 +2,30 @@
 # mutants.sh - proves that the machine's tests bite: each row breaks one rule in a copy of the
 # sources, and the unit and model tests must notice. Exits 1 if a mutant lives.
 #   tools/mutants.sh [PATTERN]     only the mutants whose name matches
+#   tools/mutants.sh --fit         only checks that every edit still changes its file: seconds
 set -uo pipefail
 cd "$(dirname "$0")/.."
 tmp=$(mktemp -d) && trap 'rm -rf "$tmp"' EXIT
 cp -r Makefile src include tests bench "$tmp/"
 cd "$tmp" || exit 1
 export MODEL_OPS=${MODEL_OPS:-300000} MODEL_SEED=${MODEL_SEED:-1} CMOCKA_MESSAGE_OUTPUT=TAP
-lived=0 caught=0
+lived=0 caught=0 fit=
+[ "${1:-}" != --fit ] || { fit=1; shift; }
 
 units=test_machine_ model=model_machine
-build() { make -s -j"$(nproc)" VARIANT=debug WARN= models $(for t in tests/unit/${units}*.c; do echo "build/debug/${t%.c}"; done); }
+build() { [ -n "$fit" ] || make -s -j"$(nproc)" VARIANT=debug WARN= models $(for t in tests/unit/${units}*.c; do echo "build/debug/${t%.c}"; done); }
 
 # mutant NAME FILE PERL-EXPRESSION: the expression must change the file.
 mutant() {
     local name=$1 file=$2 expression=$3 unit=lives random=lives t
     [[ $name =~ ${only:-.} ]] || return 0
-    cp "$file" "$tmp/kept"
+    [ -e "$file" ] && cp "$file" "$tmp/kept" || { echo "$name: there is no $file"; lived=$((lived + 1)); return; }
     perl -0pi -e "$expression" "$file"
     if cmp -s "$file" "$tmp/kept"; then
         echo "$name: the edit does not fit $file any more"; lived=$((lived + 1)); return
+    fi
+    if [ -n "$fit" ]; then
+        caught=$((caught + 1)); cp "$tmp/kept" "$file"; return
     fi
     if ! build >"$tmp/log" 2>&1; then
         echo "$name: does not build"; tail -3 "$tmp/log"; lived=$((lived + 1)); cp "$tmp/kept" "$file"; return
@@ -39,16 +44,16 @@ mutant() {
 only=${1:-}
 build || exit 1
 m=src/machine
-mutant "the waiter of a dead session is granted" $m/line.c 's/return session_over\(w->session, now_ms\) \|\| w->deadline_ms/return w->deadline_ms/'
-mutant "a waiter whose wait has run out is granted" $m/line.c 's/session_over\(w->session, now_ms\) \|\| w->deadline_ms <= now_ms/session_over(w->session, now_ms)/'
+mutant "the waiter of a dead session is granted" $m/line.c 's/return session_over\(w->session, m->now_ms\) \|\| w->deadline_ms/return w->deadline_ms/'
+mutant "a waiter whose wait has run out is granted" $m/line.c 's/(return session_over\(w->session, m->now_ms\)) \|\| w->deadline_ms <= m->now_ms/$1/'
 mutant "the counter is not what the snapshot says" $m/snapshot.c 's/(m->counter = [^;]*;)/$1\n    m->counter += 7;/'
 mutant "the overdue mark is lost in the snapshot" $m/snapshot.c 's/h->overdue = overdue;/h->overdue = false;/'
 mutant "waits of an owner out of order after a snapshot" $m/snapshot.c 's/qsort\(ld->waits, ld->n_waits[^;]*;/;/'
 mutant "no wake-up when a hold ends" $m/lock.c 's/(sizeof \*h \+ h->owner_len\);)\s*lock_touch\(m, l\);/$1/'
 mutant "no wake-up when a waiter leaves" $m/line.c 's/unlink_and_free\(m, w\);\s*lock_touch\(m, l\);/unlink_and_free(m, w);/'
 mutant "no wake-up when a closed lock opens" $m/machine.c 's/lock_touch\(m, heap_item\(top, struct more, closed\)->lock\);/;/'
-mutant "a reader overtakes a hard writer" $m/request.c 's/l->more->n_barring == 0/true/'
-mutant "a reader does not pass a soft writer" $m/request.c 's/op->mode == MODE_SHARED \? l->more->n_barring == 0 : l->more->n_waits == 0/l->more->n_waits == 0/'
+mutant "a reader overtakes a hard writer" $m/line.c 's/is_shared \? more->n_barring : more->n_waits\)/is_shared ? 0 : more->n_waits)/'
+mutant "a reader does not pass a soft writer" $m/line.c 's/\(is_shared \? more->n_barring : more->n_waits\)/more->n_waits/'
 mutant "a lease still counts at its very end" $m/state.h 's/end->at <= now_ms;/end->at < now_ms;/'
 mutant "ends are processed one millisecond late" $m/machine.c 's/top->at <= m->now_ms/top->at < m->now_ms/'
 mutant "ends are processed one millisecond early" $m/machine.c 's/top->at <= m->now_ms/top->at <= m->now_ms + 1/'
@@ -66,7 +71,7 @@ mutant "a late cancel frees what was asked for again" $m/receipt.c 's/h->asker =
 mutant "a re-acquire that is called off frees what was held" $m/request.c 's/hold_granted\(m, h, fx\);\s*h->asker = 0;/hold_granted(m, h, fx);/'
 mutant "of several names only the last one is given back" $m/request.c 's/acquire_one\(m, s, &one, session, fx\);\s*struct event/one.asker = i + 1 == n ? op->asker : 0;\n        acquire_one(m, s, &one, session, fx);\n        struct event/'
 mutant "the answer of a cancelled grant is repeated" $m/cancel.c 's/receipt_cancel\(m, op\);//'
-mutant "the repeated answer of a renewal has the remaining time of the first" $m/receipt.c 's/was\.expires_in_ms -= [^;]*;/;/'
+mutant "the repeated answer of a renewal has the remaining time of the first" $m/receipt.c 's/count_down\(&was\.expires_in_ms, passed_ms\);/;/'
 mutant "a waiter that comes back gets a new place" $m/request.c 's/w->receipt->at_ms \+ op->wait_ms/m->now_ms + op->wait_ms/'
 mutant "a waiter that does not come back counts as timed out" $m/line.c 's/if \(w->away == AWAY_CUT\)\s*wait_end/if (false)\n        wait_end/'
 mutant "the end of a wait is not remembered" $m/line.c 's/if \(reason != REASON_CANCEL\)\s*receipt_settle\(m, &w->receipt, ev\);//'
@@ -92,11 +97,11 @@ mutant "an exclusive record is not respected" $m/txn.c 's/r->exclusive && r->ses
 mutant "a record that is over still counts" $m/txn.c 's/slot = slot_bury\(e->m, slot, e->fx\);//'
 mutant "no wake-up when a variable is changed" $m/txn.c 's/if \(changed\)\s*slot_changed\(e->m, slot\);/;/'
 mutant "no wake-up when a variable ends" $m/table.c 's/slot_changed\(m, r->slot\);/;/'
-mutant "no wake-up when a lock is freed" $m/lock.c 's/lock_changed\(m, l\);\s*if \(l->touched\)/if (l->touched)/'
+mutant "no wake-up when a lock is freed" $m/lock.c 's/lock_changed\(m, l\);(\s*BELAY_DCHECK\(!l->touched)/$1/'
 mutant "the watches of the first evaluation are kept" $m/txn_wait.c 's/if \(p->n_watches != n\)\s*return false;/if (p->n_watches)\n        return true;/'
 mutant "the highest ticket goes first" $m/txn_wait.c 's/heap_set\(&m->ready, &p->ready, p->end\.seq\)/heap_set(\&m->ready, \&p->ready, UINT64_MAX - p->end.seq)/'
 mutant "a wait that has run out still happens" $m/txn_wait.c 's/ \|\| over\(&p->end, m->now_ms\);/;/'
-mutant "a transaction passes the waiters in the line of a lock" $m/txn_lock.c 's/: v->lock->more->n_waits == 0/: true/'
+mutant "a transaction passes the waiters in the line of a lock" $m/txn_lock.c 's/!line_bars\(m, v->lock, [^;]*;/true;/'
 mutant "an unlock of the plan is not seen" $m/txn_lock.c 's/&& !is_freed\(plan, h\) \? h : NULL/? h : NULL/'
 mutant "a fence that the plan makes stale still unlocks" $m/txn_lock.c 's/ && !is_renewed\(plan, h\)//'
 mutant "readiness is lost in the snapshot" $m/snapshot_vars.c 's/if \(ready\)\s*heap_set/if (false)\n        heap_set/'
@@ -105,21 +110,22 @@ mutant "the order of a session.s records is lost in the snapshot" $m/snapshot_va
 # several groups: tests/unit/test_router.c, which draws its own storms, and test_router_session.c
 units=test_router model=
 build || exit 1
-mutant "a message is taken twice" $m/mail.c 's/if \(number == box->taken \+ 1\) \{/if (true) {/'
-mutant "what was taken is lost in the snapshot" $m/mail.c 's/varint_put\(out, box->taken\);/varint_put(out, 0);/'
-mutant "messages are not in the snapshot" $m/mail.c 's/varint_put\(out, box->n_messages\);\s*list_each \(it, &box->letters\)/varint_put(out, 0);\n        for (struct list *it = NULL; it; it = NULL)/'
-mutant "the end of a session stays in group 0" $m/session.c 's/session_tell\(m, s->enrolled, &letter\);(\s*session_free)/$1/'
+mutant "a message is taken twice" $m/outbox.c 's/if \(number == box->taken \+ 1\) \{/if (true) {/'
+mutant "what was taken is lost in the snapshot" $m/outbox.c 's/varint_put\(out, box->taken\);/varint_put(out, 0);/'
+mutant "messages are not in the snapshot" $m/outbox.c 's/varint_put\(out, box->n_messages\);\s*list_each \(it, &box->messages\)/varint_put(out, 0);\n        for (struct list *it = NULL; it; it = NULL)/'
+mutant "the end of a session stays in group 0" $m/session.c 's/session_tell\(m, s->enrolled, &message\);(\s*BELAY_DCHECK)/$1/'
 mutant "where a session is known is lost in the snapshot" $m/snapshot.c 's/s->enrolled = enrolled;/;/'
 mutant "the session that is meant is lost in the snapshot" $m/snapshot.c 's/s->home = home;/;/'
 mutant "a session is not kept for longer" $m/session.c 's/\(several \? s->ttl_ms \/ 4 : 0\)/0/'
-mutant "a session is used without being kept" src/engine/router.c 's/if \(!s \|\| is_kept\(e, shard, op\)\)/if (true)/'
+mutant "a session is used without being kept" src/engine/router.c 's/if \(!s \|\| is_kept\(e, group, op\)\)/if (true)/'
 mutant "a keep counts for twice as long" src/engine/router.c 's/k->ttl_ms \/ 5/2 * k->ttl_ms \/ 5/'
 mutant "an op is of any session with its id" $m/session.c 's/s->home != op->number/false/'
 mutant "a session that is over is used" $m/session.c 's/op->flags & OP_OVER \|\| another/another/'
 mutant "a linger shortens what was promised" $m/session.c 's/end > s->owed_ms \? end : s->owed_ms/end/'
 mutant "sessions do not move to the next level" $m/machine.c 's/old_sessions_move\(m\);/;/'
-mutant "a deleted namespace stays in group 0" $m/namespace.c 's/outbox_post\(m, 0, &letter\);/;/'
+mutant "a deleted namespace stays in group 0" $m/namespace.c 's/outbox_post\(m, 0, &message\);/;/'
 mutant "a lost message is not sent again" src/engine/router.c 's/now - c->at_ms >= SEND_AGAIN_MS \|\| //'
 mutant "an answer does not wait for its messages" src/engine/router.c 's/if \(s && !is_true_now\(e, h\)\)/if (s \&\& !is_true_now(e, h) \&\& false)/'
-echo "mutants: $caught caught, $lived lived"
+[ -n "$fit" ] || echo "mutants: $caught caught, $lived lived"
+[ -z "$fit" ] || echo "mutants: $caught edits fit, $lived do not"
 [ "$lived" -eq 0 ]

@@ -91,6 +91,7 @@ files() { git ls-files --cached --others --exclude-standard "$@"; }
 step_check() {
     run "check: self-test" tap self-test tools/check.sh --self-test &&
         run "check: layers, doors, headers, lengths" tap rules tools/check.sh &&
+        run "check: the edits of the mutants fit" tap mutants tools/mutants.sh --fit &&
         with clang-format-14 "check: format" tap format bash -c 'clang-format-14 --dry-run -Werror "$@"' - $(files '*.c' '*.h')
 }
 
