@@ -79,14 +79,14 @@ static const char *read_end(struct audit *a, struct slice tail, bool whole_file)
     if (!cut && !whole_file)
         return "its last line is too long";
     if (ftruncate(a->fd, a->size - (off_t)(tail.len - whole)) != 0)
-        return "its last line is cut, and cannot be taken away";
+        return "its last line is cut off, and cannot be removed";
     a->size -= (off_t)(tail.len - whole);
     if (whole == 0)
         return NULL;
     const char *before = memrchr(tail.data, '\n', whole - 1);
     const char *line = before ? before + 1 : tail.data;
     struct slice last = slice_of(line, (size_t)(tail.data + whole - 1 - line));
-    return chain_resume(&a->chain, last) ? NULL : "its last line is none of an audit log";
+    return chain_resume(&a->chain, last) ? NULL : "its last line is not a line of an audit log";
 }
 
 static const char *open_first(struct audit *a)
@@ -94,7 +94,7 @@ static const char *open_first(struct audit *a)
     a->fd = open_file(a->path, &a->size);
     if (a->fd < 0)
         return errno == EAGAIN   ? "another process writes it"
-               : errno == EINVAL ? "it is no file"
+               : errno == EINVAL ? "it is not a regular file"
                                  : strerror(errno);
     off_t from = a->size > 2 * CHAIN_LINE_BYTES_MAX ? a->size - 2 * CHAIN_LINE_BYTES_MAX : 0;
     char *tail = mem_alloc((size_t)(a->size - from) + 1);

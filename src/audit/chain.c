@@ -100,9 +100,9 @@ const char *chain_read(struct chain_reader *r, struct slice line)
     char hash[CHAIN_HASH_BYTES];
     struct slice bytes, said;
     if (!split(line, &bytes, &said) || !read_number(line, &n))
-        return "this is no line of an audit log";
+        return "this is not a line of an audit log";
     if (!r->begun && !read_before(line, r->at.hash))
-        return "the first line does not say that a file was opened: lines before it are missing";
+        return "the first line is not the event \"opened\": lines before it are missing";
     if (r->begun && n != r->at.n + 1)
         return n > r->at.n ? "lines are missing before this one" : "the line stands twice";
     hash_of(r->at.hash, bytes, hash);

@@ -41,7 +41,7 @@ static const char *read_verbs(struct slice text, unsigned *ret)
         if (verb == VERB_NOBODY)
             return "a rule begins with verbs: read, lock, break, admin, cluster, accounts";
         if (*ret & verb)
-            return "a verb stands twice in the rule";
+            return "a verb is in the rule twice";
         *ret |= verb;
         if (!comma)
             return NULL;
@@ -117,7 +117,7 @@ const char *rule_read(struct slice text, struct buf *out)
         return what;
     if (verbs & VERBS_OF_OPERATORS) {
         if (space || verbs & VERBS_OF_NAMES)
-            return "cluster and accounts stand in a rule of their own, without a namespace";
+            return "cluster and accounts need a rule of their own, without a namespace";
         name.open = false;
         put_rule(out, verbs, &ns, &name);
         return NULL;

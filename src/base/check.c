@@ -6,6 +6,6 @@
 
 _Noreturn void check_failed(const char *file, int line, const char *what)
 {
-    (void)fprintf(stderr, "belay: broken promise at %s:%d: %s\n", file, line, what);
+    (void)fprintf(stderr, "belay: assertion failed at %s:%d: %s\n", file, line, what);
     abort();
 }

@@ -29,11 +29,11 @@
     X(BELAY_ERR_NOT_LEADER, "NOTLEADER", 421, "ask the leader")                                \
     X(BELAY_ERR_UNAVAILABLE, "UNAVAILABLE", 503, "cannot serve now, try again")                \
     X(BELAY_ERR_TIMEOUT, "TIMEOUT", 408, "time ran out")                                       \
-    X(BELAY_ERR_GONE, "GONE", 410, "dropped already, read the full state first")               \
+    X(BELAY_ERR_GONE, "GONE", 410, "dropped already; read the full state first")               \
     X(BELAY_ERR_CORRUPT, "CORRUPT", 500, "stored data fails its checks")                       \
     X(BELAY_ERR_IO, "IO", 500, "input or output failed")                                       \
     X(BELAY_ERR_NO_MEMORY, "NOMEMORY", 500, "out of memory")                                   \
-    X(BELAY_ERR_INTERNAL, "INTERNAL", 500, "a defect of the server")                           \
+    X(BELAY_ERR_INTERNAL, "INTERNAL", 500, "internal error")                                   \
     X(BELAY_ERR_QUOTA, "QUOTA", 429, "a limit of the account is reached")                      \
     X(BELAY_ERR_LOGIN, "DENIED", 401, "log in with a valid token")                             \
     X(BELAY_ERR_OVERLOADED, "OVERLOADED", 503, "no memory left for new things, try later")     \

@@ -220,13 +220,13 @@ static const struct cli_option auth_options[] = {
 const struct cli_command cli_cmd_auth = {
     .name = "auth",
     .args = "init | whoami | can VERB [NS [NAME]] | reset --data DIR",
-    .summary = "the first token, who one is, and what that may do",
+    .summary = "the first token, your account and token, and their rights",
     .about =
         "init makes the first operator's token, once, on the machine of the server: from\n"
         "then on everybody must log in, at all nodes. It is shown this once. Keep it in a\n"
         "file that only you can read, and name that in BELAY_TOKEN_FILE.\n"
         "can says yes (exit 0) or no (exit 1), and which rule decides.\n"
-        "reset is for who has lost every operator's token: stop a node, reset its\n"
+        "Use reset when every operator's token is lost: stop a node, reset its\n"
         "directory, start it, and init makes a new one. All other tokens stay.",
     .examples = "  belay auth init --json\n"
                 "  BELAY_TOKEN_FILE=~/.belay belay auth can lock default backup",
@@ -355,15 +355,15 @@ static const struct cli_option account_options[] = {
     {"max-variables", 0, CLI_NUMBER, "N", "create, update: in a shard"},
     {"max-transactions", 0, CLI_NUMBER, "N", "create, update: that wait, in a shard"},
     {"max-bytes", 0, CLI_NUMBER, "N", "create, update: bodies and values, in a shard"},
-    {"force", 0, CLI_FLAG, NULL, "rm: although it has tokens, namespaces or sessions"},
+    {"force", 0, CLI_FLAG, NULL, "rm: even if it has tokens, namespaces or sessions"},
     {0},
 };
 
 const struct cli_command cli_cmd_account = {
     .name = "account",
     .args = "create | ls | show ID | update ID | rm ID",
-    .summary = "accounts: whose namespaces, sessions and tokens are apart from all others",
-    .about = "The account \"default\" is what a server without accounts has.",
+    .summary = "accounts: each has namespaces, sessions and tokens of its own",
+    .about = "A server on which nobody has to log in has one account, \"default\".",
     .examples = "  belay account create --email ops@example.com --name Ops --max-locks 10000\n"
                 "  belay account rm 0123456789abcdef --force",
     .options = account_options,
@@ -465,18 +465,18 @@ static int token(struct cli *c)
 }
 
 static const struct cli_option token_options[] = {
-    {"account", 0, CLI_TEXT, "ID", "create, ls: whose; left out: default"},
+    {"account", 0, CLI_TEXT, "ID", "create, ls: the account of the tokens (default)"},
     {"rule", 0, CLI_TEXTS, "RULE", "create: 'read,lock NS/PREFIX*'; may stand several times"},
-    {"expires", 0, CLI_DURATION, "D", "create: it counts for so long; left out: for ever"},
+    {"expires", 0, CLI_DURATION, "D", "create: how long it is valid (for ever)"},
     {"description", 0, CLI_TEXT, "T", "create: what it is for"},
-    {"overlap", 0, CLI_DURATION, "D", "rotate: the old secret counts for so long"},
+    {"overlap", 0, CLI_DURATION, "D", "rotate: how long the old secret stays valid"},
     {0},
 };
 
 const struct cli_command cli_cmd_token = {
     .name = "token",
     .args = "create | ls | rotate ID | rm ID",
-    .summary = "tokens: what their bearers may do",
+    .summary = "tokens: credentials and their rights",
     .about =
         "A rule is verbs and names: 'read,lock team/db*' for the locks of the namespace team\n"
         "that begin with db; 'admin team' for the namespace; 'cluster,accounts' for operators.\n"

@@ -82,7 +82,7 @@ static int audit(struct cli *c)
 const struct cli_command cli_cmd_audit = {
     .name = "audit",
     .args = "verify FILE...",
-    .summary = "is an audit log whole, and as it was written?",
+    .summary = "check that an audit log is complete and unchanged",
     .about =
         "FILE... is what serve --audit has written, the oldest first. Each line has the hash\n"
         "of the one before it: a line that is missing, added or changed is named, and the exit\n"

@@ -193,7 +193,7 @@ static const struct cli_option bench_options[] = {
     {"mode", 'm', CLI_TEXT, "MODE", "pair, handoff, park or hold (pair)"},
     {"connections", 'c', CLI_NUMBER, "N", "connections (50)"},
     {"pipeline", 'p', CLI_NUMBER, "N", "requests sent at a time by each (1)"},
-    {"duration", 'd', CLI_DURATION, "D", "measure for so long (5s)"},
+    {"duration", 'd', CLI_DURATION, "D", "how long to measure (5s)"},
     {"warmup", 0, CLI_DURATION, "D", "run before measuring (500ms)"},
     {"locks", 0, CLI_NUMBER, "N", "hold: how many locks (1000000)"},
     {"ttl", 't', CLI_DURATION, "D", "of each lock (10m)"},
@@ -207,12 +207,12 @@ static const struct cli_option bench_options[] = {
 const struct cli_command cli_cmd_bench = {
     .name = "bench",
     .args = "",
-    .summary = "how fast is this server?",
+    .summary = "measure the speed of a server",
     .about =
         "pair: every connection takes and gives back its own lock.\n"
-        "handoff: all connections stand in one line; who gets the lock gives it back at\n"
-        "once and joins the line again. The grants must go round: it counts who was passed.\n"
-        "The client does not sleep between them: its own waking up is not what is measured.\n"
+        "handoff: all connections wait in one line; each releases the lock at once and\n"
+        "joins the line again. It counts connections that were overtaken. The client does\n"
+        "not sleep between grants, so that its own wake-up is not measured.\n"
         "park: all but one wait and nothing happens; see the server's CPU and memory.\n"
         "hold: takes --locks locks with names of 16 bytes and ends.\n"
         "One thread; pin it and the server to different cores (taskset) to compare.\n"

@@ -71,12 +71,13 @@ const struct cli_command cli_cmd_cert = {
     .summary = "make the certificates of a cluster, and take them back",
     .about =
         "ca makes DIR/ca.crt and DIR/ca.key. node makes DIR/NAME.crt and DIR/NAME.key for\n"
-        "the node of that name: the others believe it by this name and by no other. client\n"
-        "makes them for a program; such a certificate is not valid between nodes. With\n"
-        "--account its NAME is the id of a token, and who has it needs no AUTH: it may do what\n"
-        "that token may, as long as the token counts. Keys are readable by their owner only.\n"
-        "Keep ca.key away from the nodes: they do not need it. revoke writes DIR/ca.crt anew,\n"
-        "with a list of what is not valid any more: copy it to the nodes, and send them SIGHUP.",
+        "the node of that name; other nodes accept the certificate for this name only. client\n"
+        "makes both for a program; such a certificate is not valid between nodes. With\n"
+        "--account, NAME is the id of a token: a client with the certificate needs no AUTH and\n"
+        "has the rights of that token, as long as the token is valid. Only the owner can read\n"
+        "the keys. Keep ca.key away from the nodes: they do not need it. revoke writes\n"
+        "DIR/ca.crt anew, with a list of revoked certificates: copy it to the nodes, and send\n"
+        "them SIGHUP.",
     .examples = "  belay cert ca --out tls\n"
                 "  belay cert node n1 --ca tls --out tls --host 10.0.0.1\n"
                 "  belay cert client 0123456789abcdef --account default --ca tls --out tls\n"

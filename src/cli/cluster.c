@@ -146,7 +146,7 @@ static const struct cli_option cluster_options[] = {
 const struct cli_command cli_cmd_cluster = {
     .name = "cluster",
     .args = "status | add NAME=HOST:PORT | remove NAME | transfer NAME | priority NAME N",
-    .summary = "the nodes of a cluster: who leads, who is in",
+    .summary = "the nodes of a cluster: status, members, leaders",
     .about =
         "A new node learns first and votes as soon as it has caught up; ready means that it\n"
         "does so in every group. Any node takes these commands, and answers when it is so.\n"

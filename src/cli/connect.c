@@ -68,7 +68,7 @@ int cli_connect(struct cli *c)
         .stale = cli_has_option(c, "stale") && cli_given(c, "stale"),
     };
     if (cli_given(c, "timeout") && !o.timeout_ms)
-        return cli_usage(c, "--timeout is at least 1ms: nobody answers in no time");
+        return cli_usage(c, "--timeout is at least 1ms");
     char token[TOKEN_BYTES_MAX];
     const char *file = cli_text(c, "token-file", NULL);
     if (file && !read_token(file, token))

@@ -392,7 +392,7 @@ static const struct cli_option help_options[] = {
 const struct cli_command cli_cmd_help = {
     .name = "help",
     .args = "[SUBCOMMAND]",
-    .summary = "what there is and how it is used",
+    .summary = "list the subcommands, or explain one",
     .about = "Man pages and completions are made from the same text as this help.",
     .examples = "  belay help run\n"
                 "  belay help --man run | man -l -\n"

@@ -28,7 +28,7 @@ static void put_grant_json(struct buf *out, const struct belay_grant *g, const c
 static const char *why_refused(const struct belay_grant *g)
 {
     if (strcmp(g->reason, "held") == 0)
-        return "somebody else holds it, or is before you in the line";
+        return "another owner holds it, or waits before you";
     if (strcmp(g->reason, "kind") == 0)
         return "it is in use as another kind of lock, or held by you in another mode";
     if (strcmp(g->reason, "closed") == 0)
@@ -38,7 +38,7 @@ static const char *why_refused(const struct belay_grant *g)
     if (strcmp(g->reason, "release") == 0)
         return "its owner was released meanwhile, and left the line";
     if (strcmp(g->reason, "lost") == 0)
-        return "what was to be converted is no longer held";
+        return "the hold to be converted has ended";
     return g->reason;
 }
 
@@ -148,11 +148,12 @@ static const struct cli_option acquire_options[] = {
     {"shared", 's', CLI_FLAG, NULL, "together with other shared holders"},
     {"semaphore", 0, CLI_NUMBER, "N", "it is a semaphore with N permits"},
     {"permits", 0, CLI_NUMBER, "K", "take K of them, all or none (1)"},
-    {"session", 0, CLI_TEXT, "ID", "it goes when that session ends"},
-    {"grace", 0, CLI_DURATION, "D", "after its TTL it is only overdue for this long"},
+    {"session", 0, CLI_TEXT, "ID", "release it when that session ends"},
+    {"grace", 0, CLI_DURATION, "D", "after its TTL keep it for this long, as overdue"},
     {"delay", 0, CLI_DURATION, "D", "after an involuntary loss nobody gets it for this long"},
-    {"policy", 0, CLI_TEXT, "P", "how a waiting exclusive bars shared ones: hard, soft, timed"},
-    {"quiet", 0, CLI_DURATION, "D", "timed: so long without a new shared holder"},
+    {"policy", 0, CLI_TEXT, "P",
+     "does a waiting exclusive block later shared ones: hard, soft, timed"},
+    {"quiet", 0, CLI_DURATION, "D", "timed: wait for this long without a new shared holder"},
     {"body", 'b', CLI_TEXT, "TEXT", "set the lock's body on the grant"},
     {0},
 };
@@ -256,8 +257,7 @@ static int renew(struct cli *c)
 static const struct cli_option renew_options[] = {
     {"fence", 'f', CLI_NUMBER, "N", "the hold with this fence"},
     {"owner", 'o', CLI_TEXT, "WHO", "the oldest hold of this owner"},
-    {"ttl", 't', CLI_DURATION, "D",
-     "for so long from now (its own, the last one that was given)"},
+    {"ttl", 't', CLI_DURATION, "D", "the new lease, from now (its last TTL)"},
     {0},
 };
 
@@ -376,8 +376,8 @@ const struct cli_command cli_cmd_body = {
     .name = "body",
     .args = "NAME [TEXT --fence N]",
     .summary = "print a lock's body, or set it",
-    .about = "The body survives release and expiry, and the next holder gets it: a place for\n"
-             "what the next run has to know. Printed as it is, without a line end.",
+    .about = "The body survives release and expiry, and the next holder gets it. Use it for\n"
+             "state that the next run needs. It is printed as it is, without a line end.",
     .examples = "  belay body import\n"
                 "  belay body import last=4711 --fence 17",
     .options = body_options,
@@ -406,7 +406,7 @@ static int break_lock(struct cli *c)
 }
 
 static const struct cli_option break_options[] = {
-    {"reason", 'r', CLI_TEXT, "TEXT", "why: told to whoever watches, and in the audit log"},
+    {"reason", 'r', CLI_TEXT, "TEXT", "the reason, for watchers and the audit log"},
     {0},
 };
 

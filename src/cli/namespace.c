@@ -91,16 +91,16 @@ static int namespaces(struct cli *c)
 
 static const struct cli_option namespace_options[] = {
     {"description", 'd', CLI_TEXT, "TEXT", "create, update: what it is for"},
-    {"force", 0, CLI_FLAG, NULL, "delete: although locks in it are held"},
+    {"force", 0, CLI_FLAG, NULL, "delete: even if locks in it are held"},
     {"stale", 0, CLI_FLAG, NULL,
-     "ls, show: what the node that is asked knows, at once, also without a majority"},
+     "ls, show: answer at once from what this node knows, even without a majority"},
     {0},
 };
 
 const struct cli_command cli_cmd_namespace = {
     .name = "namespace",
     .args = "ls | create NS | delete NS | show NS | update NS",
-    .summary = "namespaces: rooms whose locks do not know each other",
+    .summary = "namespaces: separate sets of locks",
     .about =
         "Every server has one, default. delete refuses while locks in it are held, unless\n"
         "forced: then holders and waiters are told, and bodies go too.",

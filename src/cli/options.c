@@ -300,7 +300,7 @@ bool cli_parse(struct cli *c, int argc, char **argv)
     if (cli_given(c, "help"))
         return true;
     if (c->n_words < (size_t)c->command->min_words)
-        cli_usage(c, "%s", c->n_words ? "a word is missing" : "what about it?");
+        cli_usage(c, "%s", c->n_words ? "an argument is missing" : "a subcommand is missing");
     else if (c->n_words > (size_t)c->command->max_words)
         cli_usage(c, "\"%s\" is one word too many", c->words[c->command->max_words]);
     else

@@ -63,7 +63,7 @@ static void put_loss(const struct inspection *in, struct buf *out)
         buf_printf(out, "%" PRIu64 " batch%s of the journal", in->lost_batches,
                    in->lost_batches == 1 ? "" : "es");
     if (in->lost_more)
-        buf_printf(out, "%swhat was in what cannot be read any more",
+        buf_printf(out, "%sthe contents of files that cannot be read any more",
                    in->lost_batches ? ", and " : "");
 }
 
@@ -71,22 +71,21 @@ static void put_alone(const char *dir, const struct inspection *in, struct buf *
 {
     if (!in->can_salvage) {
         buf_put_str(out,
-                    "It is alone, and nothing of it can be saved: no state without damage is "
+                    "The node is alone, and nothing can be saved: no state without damage is "
                     "left to begin with.\nPut a copy of the directory in its place, or begin "
-                    "with an empty one. Either gives fences again that were given since.\n");
+                    "with an empty one. Both give fences again that were given since.\n");
         return;
     }
-    buf_put_str(out,
-                "It is alone: nobody else has what it had. A copy of the directory that is as "
-                "new is better.\nElse, to save what can be saved");
+    buf_put_str(out, "The node is alone: no other node has its data. If you have a copy of the "
+                     "directory that is as new, use it.\nElse, to save what can be saved");
     if (!loses(in)) {
-        buf_put_str(out, " (nothing that was answered is lost by it):\n");
+        buf_put_str(out, " (this loses nothing that was answered):\n");
         put_command(out, dir, "--salvage");
         return;
     }
     buf_put_str(out, ", and LOSE ");
     put_loss(in, out);
-    buf_put_str(out, ", with everything that was answered in there:\n");
+    buf_put_str(out, ", with everything that was answered in them:\n");
     put_command(out, dir, "--salvage --lose-data");
 }
 
@@ -101,7 +100,7 @@ static void put_advice(const char *dir, const struct inspection *in, struct buf 
         return;
     if (in->members > 1) {
         buf_printf(out,
-                   "Node %s belongs to a cluster, and the others have what it had. To let it "
+                   "Node %s belongs to a cluster, and the other nodes have its data. To let it "
                    "join them as a\nnew member:\n",
                    in->name[0] ? in->name : "");
         put_command(out, dir, "--rejoin");
@@ -156,7 +155,7 @@ static int failed(const struct repair *r, enum belay_err err)
     const char *aside = repair_aside(r);
     return cli_error(CLI_FAILED, "%s%s%s%s",
                      err == BELAY_ERR_IO ? strerror(errno) : err_text(err),
-                     *aside ? "; what was moved is in " : "; nothing has changed", aside, "");
+                     *aside ? "; the moved files are in " : "; nothing has changed", aside, "");
 }
 
 static int rejoin(struct repair *r, const char *dir)
@@ -168,12 +167,12 @@ static int rejoin(struct repair *r, const char *dir)
     if (in->members < 2)
         return cli_error(CLI_NOT,
                          in->members == 1
-                             ? "it is alone: nobody else has what it had; see --salvage"
-                             : "too little is left to say that others have what it had");
+                             ? "the node is alone: no other node has its data; see --salvage"
+                             : "too little is left to know that other nodes have its data");
     enum belay_err err = repair_rejoin(r);
     if (err != BELAY_OK)
         return failed(r, err);
-    buf_put_str(&out, "The directory is empty; what was in it is in ");
+    buf_put_str(&out, "The directory is empty; its files are now in ");
     put_word(&out, repair_aside(r));
     buf_printf(&out,
                ".\nNow, where NODE is HOST:PORT of any other node:\n"
@@ -198,8 +197,8 @@ static int salvage(struct repair *r, const char *dir, bool lose_data)
         return cli_error(CLI_NOT, "nothing is to be saved: %s", in->problem);
     if (in->members != 1)
         return cli_error(
-            CLI_NOT, in->members ? "the others of its cluster have what it had; see --rejoin"
-                                 : "too little is left to say that it is alone");
+            CLI_NOT, in->members ? "the other nodes of its cluster have its data; see --rejoin"
+                                 : "too little is left to know that the node is alone");
     if (!in->can_salvage)
         return cli_error(CLI_NOT, "nothing can be saved: no state without damage is left to "
                                   "begin with");
@@ -257,9 +256,10 @@ static int repair(struct cli *c)
 
 static const struct cli_option repair_options[] = {
     {"data", 'd', CLI_TEXT, "DIR", "the data directory of a server that is stopped"},
-    {"rejoin", 0, CLI_FLAG, NULL, "of a cluster: empty it, so that the node can join anew"},
-    {"salvage", 0, CLI_FLAG, NULL, "of a node that is alone: save what can be saved"},
-    {"lose-data", 0, CLI_FLAG, NULL, "with --salvage: although something is lost by it"},
+    {"rejoin", 0, CLI_FLAG, NULL,
+     "node of a cluster: empty the directory, so that the node can join anew"},
+    {"salvage", 0, CLI_FLAG, NULL, "node that is alone: save what can be saved"},
+    {"lose-data", 0, CLI_FLAG, NULL, "with --salvage: even if this loses data"},
     {0},
 };
 
@@ -269,11 +269,11 @@ const struct cli_command cli_cmd_repair = {
     .summary = "look at a damaged data directory, and mend it",
     .about =
         "A server does not start from a directory in which anything is damaged, missing or cut.\n"
-        "Without --rejoin or --salvage nothing is changed: every file is looked at, and what can\n"
-        "be done is said.\n\n"
-        "--rejoin is for a node of a cluster: a node that has forgotten something must not come\n"
-        "back under its old number, but the others have everything, and it can join them as a\n"
-        "new member. --salvage is for a node that is alone: it keeps the newest state that can\n"
+        "Without --rejoin or --salvage the command changes nothing: it checks every file and says\n"
+        "what can be done.\n\n"
+        "--rejoin is for a node of a cluster: it must not come back under its old number, because\n"
+        "it may have forgotten a vote. The other nodes have all the data, and it can join them as\n"
+        "a new member. --salvage is for a node that is alone: it keeps the newest state that can\n"
         "still be proved. Neither deletes anything: the old files are moved to DIR/.aside-N.",
     .examples = "  belay repair --data /var/lib/belay\n"
                 "  belay repair --data /var/lib/belay --rejoin\n"

@@ -144,18 +144,18 @@ static int session(struct cli *c)
 }
 
 static const struct cli_option session_options[] = {
-    {"ttl", 't', CLI_DURATION, "D", "open: how long it lives without a sign of life (60s)"},
+    {"ttl", 't', CLI_DURATION, "D", "open: how long it lives without a keepalive (60s)"},
     {"linger", 'l', CLI_DURATION, "D", "open: how long it outlives its connection (0)"},
     {"description", 'd', CLI_TEXT, "TEXT", "open: what it is for"},
     {"stale", 0, CLI_FLAG, NULL,
-     "ls, show: what the node that is asked knows, at once, also without a majority"},
+     "ls, show: answer at once from what this node knows, even without a majority"},
     {0},
 };
 
 const struct cli_command cli_cmd_session = {
     .name = "session",
     .args = "open | ls | attach ID | keepalive ID | close ID | show ID",
-    .summary = "sessions: what is acquired in one goes when it ends",
+    .summary = "sessions: locks that are released when the session ends",
     .about =
         "open prints the id; give it to acquire with --session. It lives by keepalive, by\n"
         "any command in it, or while attach runs. close frees everything in one step.\n"

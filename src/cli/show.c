@@ -105,7 +105,7 @@ static int show(struct cli *c)
 
 static const struct cli_option show_options[] = {
     {"stale", 0, CLI_FLAG, NULL,
-     "what the node that is asked knows, at once, also without a majority"},
+     "answer at once from what this node knows, even without a majority"},
     {0},
 };
 
@@ -202,7 +202,7 @@ static int ls(struct cli *c)
 static const struct cli_option ls_options[] = {
     {"limit", 'l', CLI_NUMBER, "N", "at most N locks (all)"},
     {"stale", 0, CLI_FLAG, NULL,
-     "what the node that is asked knows, at once, also without a majority"},
+     "answer at once from what this node knows, even without a majority"},
     {0},
 };
 
@@ -211,7 +211,7 @@ const struct cli_command cli_cmd_ls = {
     .args = "[PREFIX]",
     .summary = "locks in the order of their names",
     .about =
-        "Lists what is held, waited for, closed or has a body. With --json one line a lock.",
+        "Lists every lock that is held, waited for, closed, or has a body. With --json it\nprints one line for each lock.",
     .examples = "  belay ls\n"
                 "  belay ls db/ --limit 20\n"
                 "  belay ls --json | jq -r 'select(.waiters|length>0).name'",

@@ -42,8 +42,8 @@ const struct cli_option cli_common_options[] = {
     {"addr", 'a', CLI_TEXT, "HOST:PORT,...",
      "servers to try in order (BELAY_ADDR, 127.0.0.1:7117); also tls://HOST:PORT, unix:///PATH"},
     {"tls-ca", 0, CLI_TEXT, "FILE",
-     "a server with tls:// is believed with a certificate of this CA (BELAY_TLS_CA, the system's)"},
-    {"tls-cert", 0, CLI_TEXT, "FILE", "prove oneself with this certificate (BELAY_TLS_CERT)"},
+     "the CA that a tls:// server's certificate must be from (BELAY_TLS_CA, the system's CAs)"},
+    {"tls-cert", 0, CLI_TEXT, "FILE", "the certificate of this client (BELAY_TLS_CERT)"},
     {"tls-key", 0, CLI_TEXT, "FILE", "and its key (BELAY_TLS_KEY)"},
     {"namespace", 'n', CLI_TEXT, "NS", "namespace of the locks (BELAY_NAMESPACE, default)"},
     {"token-file", 0, CLI_TEXT, "FILE",
@@ -108,5 +108,6 @@ int cli_unknown(const char *name)
     if (best)
         return cli_error(CLI_USAGE, "there is no \"%s\"; did you mean \"belay %s\"?", name,
                          best->name);
-    return cli_error(CLI_USAGE, "there is no \"%s\"; \"belay help\" lists what there is", name);
+    return cli_error(CLI_USAGE, "there is no \"%s\"; \"belay help\" lists the subcommands",
+                     name);
 }

@@ -272,7 +272,7 @@ static const struct cli_option top_options[] = {
     {"interval", 'i', CLI_DURATION, "D", "look so often (1s)"},
     {"once", '1', CLI_FLAG, NULL, "print it once and end; also when it is no terminal"},
     {"stale", 0, CLI_FLAG, NULL,
-     "what the node that is asked knows, at once, also without a majority"},
+     "answer at once from what this node knows, even without a majority"},
     {0},
 };
 

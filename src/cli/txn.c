@@ -189,8 +189,8 @@ const struct cli_command cli_cmd_txn = {
     .summary = "run a transaction over variables and locks, all or none",
     .about =
         "FILE is the JSON of docs/TRANSACTIONS.md; - reads it from standard input. A\n"
-        "transaction without a session gets one of its own, which ends with it: what it set is\n"
-        "gone then, what it selected is printed. Exit status 1: it did not happen.",
+        "transaction without a session gets one of its own, which ends with it: then its\n"
+        "variables are removed; the selected data is printed. Exit status 1: it did not happen.",
     .examples =
         "  belay txn --session $(belay session open) entry.json\n"
         "  echo '{\"statements\":[{\"select\":{\"into\":\"who\",\"table\":\"MDS-Entry\",\n"

@@ -113,7 +113,7 @@ static int watch(struct cli *c)
 }
 
 static const struct cli_option watch_options[] = {
-    {"since", 0, CLI_NUMBER, "SEQ", "also what came after this number"},
+    {"since", 0, CLI_NUMBER, "SEQ", "also show earlier events, from behind this number"},
     {"count", 'c', CLI_NUMBER, "N", "stop after N events"},
     {0},
 };
@@ -121,7 +121,7 @@ static const struct cli_option watch_options[] = {
 const struct cli_command cli_cmd_watch = {
     .name = "watch",
     .args = "[PREFIX]",
-    .summary = "tell what happens to locks, as it happens",
+    .summary = "show events of locks as they happen",
     .about =
         "One line an event: granted, queued, released, expired, broken and so on. Goes on\n"
         "after the server was away, from where it stopped if the server still knows.",

@@ -371,7 +371,7 @@ void client_call_answer(struct belay *b, const struct reply *r)
 {
     struct client_call *c = list_pop(&b->sent);
     if (!c) {
-        connection_fail(b, BELAY_E_PROTOCOL, "%s sent an answer that nobody asked for",
+        connection_fail(b, BELAY_E_PROTOCOL, "%s sent an answer without a request",
                         b->addrs[b->at].text);
         return;
     }

@@ -61,13 +61,13 @@ static int check_want(struct belay *b, const struct belay_acquire *want)
     if (!is_policy(want->policy))
         return client_fail(b, BELAY_E_USAGE, "no such policy");
     if (want->permits && !want->of)
-        return client_fail(b, BELAY_E_USAGE, "permits are of a semaphore: give `of`");
+        return client_fail(b, BELAY_E_USAGE, "permits need a semaphore: give `of`");
     if (b->session_lost && !want->session)
         return client_fail(b, BELAY_E_LOST, "the session of this handle is over");
     if (want->ttl_ms == BELAY_FOREVER && !session_of(b, want)[0])
         return client_fail(b, BELAY_E_USAGE, "a lock without end needs a session");
     if (want->keep && want->ttl_ms == BELAY_FOREVER)
-        return client_fail(b, BELAY_E_USAGE, "keep renews a TTL: give one");
+        return client_fail(b, BELAY_E_USAGE, "keep needs a TTL to renew: give one");
     return BELAY_E_OK;
 }
 

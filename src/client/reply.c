@@ -65,7 +65,7 @@ const char *belay_code_text(int code)
         {BELAY_E_CONNECT, "the server cannot be reached"},
         {BELAY_E_DEADLINE, "no answer in time"},
         {BELAY_E_CLOSED, "the connection broke"},
-        {BELAY_E_PROTOCOL, "the answer is not what a Belay server says"},
+        {BELAY_E_PROTOCOL, "the answer is not one of a Belay server"},
         {BELAY_E_LOST, "the session is over, and everything held in it"},
         {BELAY_E_STALE, "the fence or owner does not hold the lock"},
         {BELAY_E_NO_SESSION, "no such session, or it has ended"},

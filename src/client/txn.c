@@ -196,7 +196,7 @@ static void put_op(struct txn_writer *w, const struct belay_op *op)
 {
     const char *word = op ? word_of(op->kind) : NULL;
     if (!word)
-        w->wrong = op ? "a transaction has an operator of no kind"
+        w->wrong = op ? "a transaction has an operator of an unknown kind"
                       : "an operator of the transaction is missing";
     else if (w->depth == TXN_DEPTH_MAX)
         w->wrong = "the transaction is too deep";

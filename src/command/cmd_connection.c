@@ -107,7 +107,7 @@ void cmd_select(struct call *c)
     if (args_number(&c->args, P_NUMBER, 0) == 0)
         call_answer_status(c, "OK");
     else
-        call_fail(c, BELAY_ERR_RANGE, "only database 0 is there; USE chooses a namespace");
+        call_fail(c, BELAY_ERR_RANGE, "there is only database 0; USE chooses a namespace");
 }
 
 void cmd_client_id(struct call *c)

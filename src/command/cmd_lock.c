@@ -38,7 +38,8 @@ static void put_mode(struct call *c)
     else if (!args_has(a, P_OF))
         call_fail(c, BELAY_ERR_SYNTAX, "PERMITS needs OF: how many permits there are in all");
     else if (c->op.permits > c->op.of)
-        call_fail(c, BELAY_ERR_RANGE, "PERMITS %llu OF %llu: there are not that many",
+        call_fail(c, BELAY_ERR_RANGE,
+                  "PERMITS %llu OF %llu: a semaphore has no more permits than OF",
                   (unsigned long long)c->op.permits, (unsigned long long)c->op.of);
 }
 

@@ -206,7 +206,7 @@ static void run(struct call *c, const struct script *s)
 {
     uint64_t n_keys = args_number(&c->args, P_NUMBER, 0);
     if (n_keys < 1 || n_keys > c->args.n_rest || n_keys > LIMIT_NAMES_PER_OP) {
-        call_fail(c, BELAY_ERR_RANGE, "this script needs 1 to %d keys, and they must be there",
+        call_fail(c, BELAY_ERR_RANGE, "this script needs 1 to %d keys, and they must be given",
                   LIMIT_NAMES_PER_OP);
         return;
     }

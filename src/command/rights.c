@@ -139,7 +139,7 @@ struct reply *rights_refuse(struct call *c)
         return NULL;
     if (c->context->unclaimed)
         return reply_error(c->arena, BELAY_ERR_DENIED,
-                           "nobody can log in yet, and from other machines one has to: run "
+                           "other machines must log in, and there are no tokens yet: run "
                            "\"belay auth init\" on the server's machine");
     if (!c->context->closed)
         return NULL;

@@ -308,7 +308,7 @@ void engine_disown(struct engine *e)
         if (e->slots[i]->ask)
             engine_unavailable(e, 0, e->slots[i]->ask->id, true,
                                "this node was out of reach and the cluster went on without "
-                               "it; it may have taken effect");
+                               "it; the request may have taken effect");
 }
 
 void engine_encode(const struct engine *e, size_t group, struct buf *out)

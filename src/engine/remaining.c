@@ -52,6 +52,7 @@ void remaining_tell(const struct remaining *l, uint64_t clock_ms, uint64_t asked
                          .asker = ev->asker,
                          .at_ms = ev->at_ms,
                          .err = BELAY_ERR_UNAVAILABLE,
-                         .text = SLICE("it was granted while this node was out of reach, and "
-                                       "that lease is over as far as it knows")};
+                         .text =
+                             SLICE("the lock was granted while this node was out of reach, and "
+                                   "the lease is over, as far as this node knows")};
 }

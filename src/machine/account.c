@@ -62,7 +62,7 @@ const char *account_check(const struct op *op)
         return "an account's id has 16 hexadecimal digits";
     if (op->name.len > LIMIT_EMAIL_BYTES)
         return "email is over 254 bytes";
-    return !of_account || limits_get(op->body, &limits) ? NULL : "these are not limits";
+    return !of_account || limits_get(op->body, &limits) ? NULL : "these bytes are not limits";
 }
 
 /* --- telling --- */
@@ -216,8 +216,7 @@ void account_delete(struct machine *m, const struct op *op, struct effects *fx)
         request_failed(op, BELAY_ERR_IN_USE, "the account \"default\" stays", fx);
     } else if (in_use && !(op->flags & OP_FORCE)) {
         request_failed(op, BELAY_ERR_IN_USE,
-                       "it has tokens, sessions, namespaces or something in them; use force",
-                       fx);
+                       "the account has tokens, sessions, or namespaces in use; use force", fx);
     } else {
         account_tell(m, op, EVENT_ACCOUNT_DELETED, fx);
         account_vanish(m, a, fx);

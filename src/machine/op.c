@@ -256,7 +256,7 @@ static const char *check_acquire(const struct op *op)
     if (op->mode == MODE_SEMAPHORE && (op->permits == 0 || op->of == 0))
         return "permits and of must be at least 1";
     if (op->mode == MODE_SEMAPHORE && op->permits > op->of)
-        return "permits are more than there are";
+        return "permits are more than of";
     if (op->mode != MODE_SEMAPHORE && (op->permits || op->of))
         return "permits need a semaphore";
     if (op->policy != POLICY_HARD && op->mode != MODE_EXCLUSIVE)
@@ -268,7 +268,7 @@ static const char *check_acquire(const struct op *op)
     if (op->more.n && op->wait_ms)
         return "several names cannot be waited for";
     if (names_repeat(op))
-        return "a name stands twice";
+        return "a name is given twice";
     return NULL;
 }
 
@@ -367,7 +367,7 @@ static const char *check_combination(const struct op *op)
         return op->fence > LIMIT_SKIP ? "skips too much" : NULL;
     case OP_LIST:
     case OP_NAMESPACE_LIST:
-        return rules_check(op->body) ? NULL : "not the bytes of rules";
+        return rules_check(op->body) ? NULL : "these bytes are not rules";
     case OP_TABLE_LIST:
     case OP_SESSION_KEEPALIVE:
     case OP_ACCOUNT_SHOW:
@@ -397,7 +397,7 @@ static const char *check_request(const struct op *op)
     case OP_NAMESPACE_DELETE:
     case OP_TXN:
     case OP_CANCEL: /* of the request that is called off */
-        return op->more.n ? "several names in one request have no id" : NULL;
+        return op->more.n ? "a request for several names cannot have an id" : NULL;
     case OP_TICK:
     case OP_SESSION_ATTACH:
     case OP_SESSION_DETACH:
@@ -432,7 +432,7 @@ static const char *check_request(const struct op *op)
     case OP_KIND_COUNT:
         break;
     }
-    return "only what changes something has a request id";
+    return "only requests that change something may have an id";
 }
 
 enum belay_err op_validate(const struct op *op, const char **ret_what)
@@ -452,7 +452,7 @@ enum belay_err op_validate(const struct op *op, const char **ret_what)
     if (!what && op->request.len)
         what = check_request(op);
     if (!what && op->flags & OP_STALE && (!op_is_read(op->kind) || op->kind == OP_CHECK))
-        what = "only a look may be stale";
+        what = "only a read may be stale";
     if (!what && op->program.len)
         return program_check(op->program, ret_what);
     if (!what)

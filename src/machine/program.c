@@ -256,7 +256,7 @@ static bool check_var(struct checker *c, enum program_node node)
                 "a key is empty or over LIMIT_NAME_BYTES (512)"))
         return false;
     if (v.flags & ~flags_of(node) || (node == NODE_SET && !(v.flags & VAR_HAS_VALUE)))
-        return refuse(c, BELAY_ERR_SYNTAX, "an operator has flags that it does not know");
+        return refuse(c, BELAY_ERR_SYNTAX, "an operator has unknown flags");
     if (v.flags & VAR_HAS_VALUE && !check_value(c, v.value))
         return false;
     if (node == NODE_SELECT)

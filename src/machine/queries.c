@@ -251,7 +251,8 @@ static void list_sessions(const struct machine *m, const struct op *op, struct e
     if (op->text.len) {
         const struct session *after = session_find(m, op->account, op->text);
         if (!after) {
-            request_failed(op, BELAY_ERR_NO_SESSION, "the session to go on after has ended",
+            request_failed(op, BELAY_ERR_NO_SESSION,
+                           "the session named by AFTER has ended; begin again without AFTER",
                            fx);
             return;
         }

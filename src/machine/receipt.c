@@ -457,10 +457,10 @@ static void repeat_answer(struct machine *m, const struct receipt *r, const stru
     if (!whole) {
         bool done = was.kind == EVENT_TXN && was.status == TXN_OK;
         request_failed(op, BELAY_ERR_GONE,
-                       done ? "it took effect when it was first asked; what it selected is too "
-                              "large to be told again"
-                            : "it changed nothing when it was first asked; its answer is too "
-                              "large to be told again",
+                       done ? "it took effect when it was first sent; its data is "
+                              "too large to be repeated"
+                            : "it changed nothing when it was first sent; its answer "
+                              "is too large to be repeated",
                        fx);
         return;
     }
@@ -482,7 +482,7 @@ void receipt_repeat(struct machine *m, struct receipt *r, const struct op *op,
 {
     BELAY_CHECK(r->wait || r->parked || r->answer_len > 0);
     if (r->content != m->receipts.asked)
-        request_failed(op, BELAY_ERR_IN_USE, "this request id is that of another request", fx);
+        request_failed(op, BELAY_ERR_IN_USE, "another request has used this request id", fx);
     else if (r->wait)
         request_return(m, r->wait, op, fx);
     else if (r->parked)

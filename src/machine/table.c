@@ -373,7 +373,7 @@ static void show_table(const struct machine *m, const struct table *t, const str
                        */
             ev->kind = EVENT_FAILED;
             ev->err = BELAY_ERR_GONE;
-            ev->text = slice_str("the key to go on after is gone; begin again");
+            ev->text = slice_str("the key named by AFTER is gone; begin again without AFTER");
             return;
         }
         at = after->in_table.next;

@@ -103,7 +103,7 @@ bool admission_is_impostor(const struct replica *o, const struct peer_hello *hel
     else if (!member_is_let_in(&m) && memcmp(sum, m.join, sizeof sum) != 0)
         snprintf(
             ret_no->why, sizeof ret_no->why,
-            "it has not the secret of the last cluster add of %.60s: --join takes all that "
+            "it does not have the secret of the last cluster add of %.60s: --join takes all that "
             "was printed",
             m.name);
     return ret_no->why[0] != '\0';

@@ -227,7 +227,7 @@ static bool may_speak(void *ctx, const struct peer_hello *hello, struct peer_ref
     if (replica_was_removed(h->order, hello->node)) {
         ret_no->removed = true;
         snprintf(ret_no->why, sizeof ret_no->why,
-                 "it is no member any more: empty its directory and add it as a new member");
+                 "it is no longer a member: empty its directory and add it as a new member");
         return refuse(h, hello, "peer.removed", ret_no);
     }
     if (!replica_has_room(h->order, hello->node))
@@ -518,7 +518,7 @@ static bool is_alone_by_mistake(const struct runtime *h)
         return false;
     log_error(
         "engine.data",
-        "path=%s error=\"it is of a server that is alone, not of the cluster of --peers; "
+        "path=%s error=\"it belongs to a server that runs alone, not to the cluster of --peers; "
         "start it without --peers and bring the others in with CLUSTER ADD, or begin with "
         "an empty directory\"",
         h->config.data);

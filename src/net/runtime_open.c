@@ -57,7 +57,8 @@ static bool plan(struct runtime *h, struct replica_config *oc)
     }
     if (c->join) {
         if (admission_parse(c->join, &h->admission) != BELAY_OK) {
-            log_error("engine.join", "error=\"--join takes what CLUSTER ADD printed\"");
+            log_error("engine.join",
+                      "error=\"--join takes the text that CLUSTER ADD printed\"");
             return false;
         }
         h->id = h->admission.node;
@@ -98,7 +99,7 @@ static bool on_caller(void *ctx, const struct peer_hello *hello, struct peer_ref
         return false; /* it waits as well */
     if (h->admission.cluster && hello->cluster != h->admission.cluster) {
         runtime_say_stranger(h, hello, "engine.join",
-                             "it is of another cluster than --join says");
+                             "it belongs to another cluster than --join says");
         return false;
     }
     h->cluster = hello->cluster;
@@ -148,9 +149,10 @@ static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
     if (used || !c->join)
         return BELAY_OK;
     if (c->tls.ca && !h->admission.cluster) {
-        log_error("engine.join",
-                  "error=\"a new node must know its cluster: --join takes all that CLUSTER ADD "
-                  "printed, not only the number\"");
+        log_error(
+            "engine.join",
+            "error=\"a new node must know its cluster: --join takes the whole text that CLUSTER ADD "
+            "printed, not only the number\"");
         return BELAY_ERR_SYNTAX;
     }
     err = await_member(h);

@@ -121,7 +121,7 @@ static enum http_step check_request_line(struct slice head, struct slice *ret_me
     if (!slice_starts(version, SLICE("HTTP/")))
         return bad(err, 400, "malformed request line");
     if (!slice_eq(version, SLICE("HTTP/1.1")) && !slice_eq(version, SLICE("HTTP/1.0")))
-        return bad(err, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        return bad(err, 505, "only HTTP/1.1 and HTTP/1.0 are supported");
     return HTTP_DONE;
 }
 
@@ -186,7 +186,7 @@ static enum http_step take_coding(struct http_head *h)
         return bad(h->err, 400, "the length of the body is given twice");
     h->seen |= SEEN_CODING;
     if (!slice_eq_nocase(h->value, SLICE("chunked")))
-        return bad(h->err, 501, "only the chunked transfer coding is understood");
+        return bad(h->err, 501, "only the chunked transfer coding is supported");
     h->chunked = true;
     return HTTP_DONE;
 }
@@ -216,7 +216,7 @@ static enum http_step take_header(struct http_head *h)
             continue;
         bool again = h->seen & 1u << i;
         if (again && known[i].once)
-            return bad(h->err, 400, "a header that may come once comes twice");
+            return bad(h->err, 400, "a header is given twice that may be given once");
         h->seen |= 1u << i;
         if (!again)
             memcpy((char *)h->req + known[i].place, &h->value, sizeof h->value);
@@ -279,7 +279,7 @@ static enum http_step refused(const struct http_head *h, llhttp_errno_t why)
     if (why == HPE_INVALID_METHOD)
         return bad(err, 501, "unknown method");
     if (why == HPE_INVALID_TRANSFER_ENCODING && !(h->seen & (SEEN_LENGTH | SEEN_CODING)))
-        return bad(err, 501, "only the chunked transfer coding is understood");
+        return bad(err, 501, "only the chunked transfer coding is supported");
     if (why == HPE_INVALID_TRANSFER_ENCODING || why == HPE_UNEXPECTED_CONTENT_LENGTH)
         return bad(err, 400, "the length of the body is given twice");
     if (why == HPE_INVALID_CONTENT_LENGTH)
@@ -308,7 +308,7 @@ static enum http_step parse_head(struct slice in, struct http_head *h)
     if (!h->complete)
         return refused(h, result);
     if (parser.method == HTTP_CONNECT)
-        return bad(h->err, 501, "CONNECT is not served here");
+        return bad(h->err, 501, "CONNECT is not supported");
     bool old = parser.http_minor == 0;
     if (h->req->host.data ? !is_host(h->req->host) : !old)
         return bad(h->err, 400, "missing or malformed Host");
@@ -387,7 +387,7 @@ static enum http_step read_chunk(struct chunks *c, bool *ret_last)
     if (n == 0) {
         *ret_last = true;
         if (c->at < c->end && *c->at != '\r')
-            return bad(c->err, 400, "trailers are not understood");
+            return bad(c->err, 400, "trailers are not supported");
         return read_line_end(c);
     }
     if (++c->count > HTTP_CHUNKS_MAX)

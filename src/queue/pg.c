@@ -356,7 +356,7 @@ static void take_input(struct pg *pg)
     if (pg->doomed || !pg->conn)
         return;
     if (!good)
-        lose(pg, "the server sent an answer that fits no statement");
+        lose(pg, "the server sent an answer that belongs to no statement");
     else if (pg->refused)
         lose(pg, pg->words);
     else if (PQstatus(pg->conn) == CONNECTION_BAD)

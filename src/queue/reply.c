@@ -76,15 +76,15 @@ static bool escape(struct scan *s, struct buf *out)
         if (!hex4(s, &v))
             return false;
         if (v >= 0xDC00 && v <= 0xDFFF)
-            return fail(s, "a surrogate stands alone");
+            return fail(s, "a lone surrogate");
         if (v >= 0xD800 && v <= 0xDBFF) {
             if (s->end - s->p < 2 || s->p[0] != '\\' || s->p[1] != 'u')
-                return fail(s, "a surrogate stands alone");
+                return fail(s, "a lone surrogate");
             s->p += 2;
             if (!hex4(s, &low))
                 return false;
             if (low < 0xDC00 || low > 0xDFFF)
-                return fail(s, "a surrogate stands alone");
+                return fail(s, "a lone surrogate");
             v = 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
         }
         put_utf8(out, v);

@@ -515,7 +515,7 @@ static void start_listening(struct worker *w)
     if (w->o->poll_ms > 0)
         return;
     if (!pg_is_own(w->control)) {
-        say_polling(w, "a pooler stands before the database, and its sessions are not ours");
+        say_polling(w, "there is a pooler in front of the database, so sessions are shared");
         return;
     }
     struct buf listen = {0};

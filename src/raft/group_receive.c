@@ -14,7 +14,7 @@ static const char *entry_problem(const struct group *g, const struct peer_entry 
 {
     struct group_conf conf;
     if (e->type != RAFT_COMMAND && e->type != RAFT_BARRIER && e->type != RAFT_CHANGE)
-        return "an entry is of no known type";
+        return "an entry is of an unknown type";
     if (e->data.len > GROUP_ENTRY_BYTES_MAX)
         return "an entry is too large";
     if (e->type == RAFT_CHANGE && group_conf_decode(e->data, &conf) != BELAY_OK)
@@ -45,18 +45,18 @@ static const char *append_problem(const struct group *g, const struct peer_messa
 {
     uint64_t term = w->log_term;
     if ((w->index > 0) != (w->log_term > 0) || w->log_term > w->term)
-        return "the entry before its entries is none";
+        return "the entry before its entries does not exist";
     if (w->term == g->entries_term && w->from != g->entries_from &&
         group_guarded(g, GUARD_ONE_LEADER))
         return "two nodes lead in one term";
     if (contradicts(g, w, w->index, w->log_term))
-        return "it contradicts what is committed";
+        return "it contradicts committed entries";
     for (size_t i = 0; i < w->n_entries; i++) {
         const struct peer_entry *e = &w->entries[i];
         if (e->term < term || e->term == 0 || e->term > w->term)
             return "the terms of entries are out of order";
         if (contradicts(g, w, w->index + 1 + i, e->term))
-            return "it contradicts what is committed";
+            return "it contradicts committed entries";
         const char *what = entry_problem(g, e);
         if (what)
             return what;

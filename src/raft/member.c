@@ -146,7 +146,7 @@ const char *members_of_peers(const char *text, struct group_conf *conf)
         if (!member_is_name(m.name))
             return "a name has no spaces, quotes, control characters, @, comma or =";
         if (!member_is_address(m.peer))
-            return "a peer is NAME=HOST:PORT, and the host one that the others can call";
+            return "a peer is NAME=HOST:PORT, and the other nodes must be able to call the host";
         if (member_is_taken(conf, &m))
             return "two peers have the same name or the same address";
         conf->n++;

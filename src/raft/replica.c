@@ -511,7 +511,7 @@ void replica_disk_failed(struct replica *o, int code)
     char text[256];
     snprintf(text, sizeof text,
              "cannot write to the data directory: %s; nothing that was acknowledged is lost, "
-             "what was pending is unknown; start again when the disk is sound",
+             "the outcome of pending requests is unknown; start again when the disk is sound",
              strerror(code));
     o->env->fatal(o->ctx, text);
 }

@@ -28,15 +28,15 @@ const char *entry_op_problem(struct replica_group *r, uint64_t node, struct slic
     if (bytes.len + ENTRY_ROOM > GROUP_ENTRY_BYTES_MAX)
         return "an op is too large";
     if (op_decode(bytes, &o->arena, &op) != BELAY_OK)
-        what = "it holds no op";
+        what = "a record does not hold an op";
     else if (op_validate(&op, &what) == BELAY_OK)
         what = NULL;
     if (!what && (op_is_read(op.kind) || op.kind == OP_LEVEL || op.kind == OP_NODE))
-        what = "such an op is not handed over";
+        what = "an op is of a kind that nodes do not forward";
     if (!what && !is_of_group(r, op.kind))
         what = "an op is in the wrong group";
     if (!what && op.asker && (op.asker & ~OP_ASKER_LOOSE) >> OP_NODE_SHIFT != place_of(node))
-        what = "an op answers to another node than the one that handed it over";
+        what = "an op names another asker's node than the node that forwarded it";
     arena_reset(&o->arena);
     return what;
 }
@@ -51,7 +51,7 @@ static const char *word_problem(struct replica *o, struct slice bytes)
     bool is_word = op_decode(bytes, &o->arena, &op) == BELAY_OK && op.kind == OP_NODE &&
                    op_validate(&op, &what) == BELAY_OK;
     arena_reset(&o->arena);
-    return is_word ? NULL : "what a leader says of a node is no word of a leader";
+    return is_word ? NULL : "an entry about a node has a word that no leader writes";
 }
 
 static const char *record_problem(struct replica_group *r, struct reader *in)
@@ -75,7 +75,7 @@ const char *entry_problem(struct replica_group *r, struct slice data)
     uint8_t version = reader_byte(&in);
     uint64_t now = reader_u64(&in);
     if (in.bad || (version != ENTRY_VERSION && version != ENTRY_LEVEL))
-        return "an entry is of no known version";
+        return "an entry is of an unknown version";
     if (now > GROUP_NUMBER_MAX)
         return "the time of an entry is out of range";
     if (version == ENTRY_LEVEL) {

@@ -85,7 +85,7 @@ static const char *receive_message(struct replica *o, const struct peer_message 
     struct replica_group *r = &o->replicas[msg->group_no];
     const char *what = problem_of_message(r, msg);
     if (!what && !lead_hear(o, msg))
-        what = "what it says of itself makes no sense";
+        what = "its status makes no sense";
     if (what)
         return what;
     if (msg->type == WIRE_APPEND)
@@ -93,7 +93,7 @@ static const char *receive_message(struct replica *o, const struct peer_message 
     if (o->over || !level_may_speak(o, msg->from))
         return NULL;
     if (!may_ask(r, msg))
-        complain(o, msg->from, "it asks for something, and is no member of the cluster");
+        complain(o, msg->from, "it sends a request, but is not a member of the cluster");
     else if (msg->type == WIRE_FORWARD)
         order_forwarded(r, msg);
     else if (msg->type == WIRE_ASK || msg->type == WIRE_TOLD)
@@ -122,7 +122,7 @@ bool replica_receive(struct replica *o, uint64_t node, struct slice frame)
     while (left.len > 0 && !what && o->opened && !o->over) {
         struct peer_message msg;
         if (peer_message_next(&left, &a, &msg) != BELAY_OK)
-            what = "it is no message";
+            what = "these bytes are not a message";
         else if (msg.group_no >= o->base.n_groups)
             what = "there is no such shard";
         else if (msg.from != node)

@@ -236,7 +236,7 @@ static void begin_run(struct replica *o, uint64_t run)
     BELAY_CHECK(run > o->run);
     log_warn("order.run_over",
              "run=%" PRIu64 " text=\"the cluster went on without this node, which was out of "
-             "reach; whoever waited here is told so\"",
+             "reach; clients that waited here get UNAVAILABLE\"",
              o->run);
     replica_set_run(o, run);
     store_run(o);

@@ -274,8 +274,8 @@ void start_look(struct replica *o)
         if (replica_now(o) - r->doubt.since_ms < o->config.doubt_ms)
             continue;
         log_warn("order.start_unproven",
-                 "shard=%u text=\"too few of the others are there to say whether this data "
-                 "directory is the newest; it is taken for it\"",
+                 "shard=%u text=\"too few other nodes can be reached to say whether this data "
+                 "directory is the newest; this node assumes that it is\"",
                  r->group_no);
         believe(r);
     }

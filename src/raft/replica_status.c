@@ -79,7 +79,7 @@ static bool group_not_ready(const struct replica_group *r, struct see *ret)
         ret->word = "behind";
         snprintf(ret->text, sizeof ret->text,
                  "too far behind: %" PRIu64 " entries of the leader's log are not applied yet; "
-                 "if that does not get less, look at the disk and the processor of this node",
+                 "if this does not shrink, look at the disk and the processor of this node",
                  r->heard_commit - applied);
     }
     return ret->word;

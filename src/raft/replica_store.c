@@ -450,7 +450,7 @@ bool replica_snapshot_write(struct snapshot_task *task)
     if (err == BELAY_OK && is_sound(task))
         return true;
     log_error("order.snapshot_unusable", "file=%s error=\"%s\"", task->name,
-              err == BELAY_OK ? "read back, it is no sound state" : why);
+              err == BELAY_OK ? "the file was read back, and its state is not sound" : why);
     replica_snapshot_discard(task);
     return false;
 }

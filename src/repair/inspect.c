@@ -245,7 +245,7 @@ static void look_at_snapshot(struct inspection *in, struct inspect_file *f, stru
     snprintf(s.name, sizeof s.name, "%s", f->name);
     if (!store_decode(bytes, s.group_no, &s.snap, s.origins, &state) ||
         engine_decode(p->n_groups, group_no, state, &m) != BELAY_OK) {
-        say(f, INSPECT_DAMAGED, "the checksum is wrong, or it is no sound state");
+        say(f, INSPECT_DAMAGED, "the checksum is wrong, or the state is not sound");
         return;
     }
     struct machine_counts counts;
@@ -284,7 +284,7 @@ static void look_at(struct inspection *in, size_t i, struct journal_scan *look)
     struct buf bytes = {0};
     bool segment = strncmp(f->name, "journal-", 8) == 0;
     if (disk_file_is_half_made(f->name))
-        say(f, INSPECT_UNUSED, "was being made; it goes at the next start");
+        say(f, INSPECT_UNUSED, "was being made; the next start deletes it");
     else if (disk->ops->read(disk, f->name, &bytes) != BELAY_OK)
         say(f, INSPECT_DAMAGED, "cannot be read");
     else if (strcmp(f->name, IDENTITY_NAME) == 0)

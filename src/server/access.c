@@ -135,8 +135,8 @@ const char *access_http(const struct conn *c, const struct request *req)
         return "this Host is not one of this server's names; start it with --host NAME";
     if (slice_eq(req->fetch_site, SLICE("cross-site")) ||
         slice_eq(req->fetch_site, SLICE("same-site")))
-        return "a page of another origin may ask nothing here";
+        return "pages of another origin may not send requests here";
     if (!reads && req->origin.len && !is_our_origin(req, c->tls != NULL))
-        return "a page of another origin may not change anything here";
+        return "pages of another origin may not change anything here";
     return NULL;
 }

@@ -105,14 +105,15 @@ static struct reply *failed(struct arena *a, enum command_id command, enum belay
                            "that node cannot lead it: it is down or leaving, does not vote in "
                            "that group yet, or has priority 15");
     if (err == BELAY_ERR_IN_USE)
-        return reply_error(a, err, "nobody would be left who votes and may lead");
+        return reply_error(a, err, "no node would be left that votes and may lead");
     if (err == BELAY_ERR_NOT_FOUND)
         return reply_error(a, err, "no member has that name");
     if (err == BELAY_ERR_EXISTS)
         return reply_error(
             a, err, "a member has that name, or that address, but not both, or it is leaving");
     if (err == BELAY_ERR_UNAVAILABLE)
-        return reply_error(a, err, "no leader has done it in time; it may still happen");
+        return reply_error(a, err,
+                           "no leader has confirmed it in time; it may still take effect");
     return reply_error(a, err, "%s", err_text(err));
 }
 

@@ -28,7 +28,7 @@
 enum { STRIKES = 10, STRIKES_MS = 60 * 1000, SLOW_MS = 1000, MS_PER_HOUR = 3600 * 1000 };
 static const uint64_t NS_PER_MS = 1000000;
 
-const char login_lost_text[] = "the cluster could not be asked whether the token counts";
+const char login_lost_text[] = "the cluster could not be asked whether the token is valid";
 
 const char login_busy_text[] = "too many connections of this token";
 

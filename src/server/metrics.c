@@ -69,7 +69,7 @@ static void put_requests(const struct metrics *m, struct buf *out)
 
 static void put_news(const struct metrics *m, struct buf *out)
 {
-    head(out, "belay_events_total", "counter", "What happened to locks and sessions.");
+    head(out, "belay_events_total", "counter", "Events of locks and sessions, by kind.");
     for (int i = 0; i < EVENT_KIND_COUNT; i++) {
         if (i == EVENT_ROWS || i == EVENT_FAILED || i == EVENT_CHECKED)
             continue; /* never news */
@@ -83,7 +83,7 @@ static void put_handover(const struct metrics *m, struct buf *out)
     uint64_t sum = 0;
     head(
         out, "belay_handover_seconds", "histogram",
-        "Grants to who stood in line, from the release or the end of a lease (with --data: when it "
+        "Time of grants to waiters, from the release or the end of a lease (with --data: when it "
         "is committed) to the write of the answer.");
     for (int i = 0; i + 1 < METRICS_BUCKETS; i++) {
         double top = (double)((uint64_t)HANDOVER_FIRST_NS << i) / 1e9;
@@ -119,7 +119,7 @@ static void put_trust(const struct server *s, struct buf *out)
     struct trust t = trust_now(s);
     head(out, "belay_trust", "gauge", "Calls of the last second over their norm, 0 to 1.");
     buf_printf(out, "belay_trust %.6f\n", t.level);
-    head(out, "belay_calls_norm", "gauge", "Calls a second that this node is used to.");
+    head(out, "belay_calls_norm", "gauge", "Usual number of calls a second at this node.");
     buf_printf(out, "belay_calls_norm %.6f\n", t.norm);
 }
 
@@ -155,17 +155,16 @@ static void put_gauges(const struct server *s, struct buf *out)
         "Connections refused: too many of one address, or the rest is for operators.",
         m->refused_connections);
     one(out, "belay_closed_overloaded_total", "counter",
-        "Connections closed: too much for them was not sent.", m->closed_overloaded);
+        "Connections closed: the client left too many replies unread.", m->closed_overloaded);
     one(out, "belay_overloaded_total", "counter", "Requests refused: no memory for new things.",
         m->refused_overloaded);
     one(out, "belay_tls_handshakes", "gauge", "Handshakes of TLS that are under way.",
         s->n_shaking);
-    one(out, "belay_tls_opened_total", "counter", "Connections that are sealed with TLS.",
-        m->tls_opened);
+    one(out, "belay_tls_opened_total", "counter", "Open connections with TLS.", m->tls_opened);
     one(out, "belay_tls_failed_total", "counter",
         "Connections with TLS that failed, or gave way to others in their handshake.",
         m->tls_failed);
-    one(out, "belay_failed_logins_total", "counter", "Logins with a token that does not count.",
+    one(out, "belay_failed_logins_total", "counter", "Failed logins: the token is not valid.",
         m->failed_logins);
     one(out, "belay_throttled_total", "counter", "Requests and logins refused: too many.",
         m->throttled);
@@ -175,8 +174,9 @@ static void put_gauges(const struct server *s, struct buf *out)
         m->paused);
     one(out, "belay_read_bytes_total", "counter", "Bytes read.", m->bytes_in);
     one(out, "belay_written_bytes_total", "counter", "Bytes written.", m->bytes_out);
-    one(out, "belay_loop_lag_ms", "gauge", "How late the last second came.", m->lag_ms);
-    one(out, "belay_loop_lag_max_ms", "gauge", "The latest one so far.", m->lag_max_ms);
+    one(out, "belay_loop_lag_ms", "gauge", "How late the last tick of one second was.",
+        m->lag_ms);
+    one(out, "belay_loop_lag_max_ms", "gauge", "The longest such delay so far.", m->lag_max_ms);
     one(out, "belay_uptime_seconds", "gauge", "Since the start.", uptime_s(s));
     head(out, "belay_build_info", "gauge", "The build.");
     buf_printf(out, "belay_build_info{version=\"%s\"} 1\n", BELAY_VERSION);
@@ -192,15 +192,15 @@ static void put_audit(const struct server *s, struct buf *out)
     one(out, "belay_audit_failing", "gauge", "1: the audit log cannot be written.",
         a.error != 0);
     one(out, "belay_audit_lost_total", "counter", "Lines for which there was no room.", a.lost);
-    one(out, "belay_audit_skipped_total", "counter", "Refusals that were counted only.",
-        s->trail.skipped);
+    one(out, "belay_audit_skipped_total", "counter",
+        "Refusals that were counted but not written.", s->trail.skipped);
 }
 
 static void put_memory(const struct server *s, struct buf *out)
 {
     one(out, "belay_memory_max_bytes", "gauge", "Memory that is allowed (--max-memory).",
         s->budget.limit);
-    head(out, "belay_memory_bytes", "gauge", "Memory that is allocated, by what it is for.");
+    head(out, "belay_memory_bytes", "gauge", "Memory that is allocated, by use.");
     for (int i = 0; i < BUDGET_PARTS; i++)
         buf_printf(out, "belay_memory_bytes{part=\"%s\"} %zu\n",
                    budget_part_name((enum budget_part)i),
@@ -280,7 +280,8 @@ static void put_cluster(const struct server *s, struct buf *out)
     int64_t left = 0;
     if (host_certificate_expires_s(s->runtime, &left))
         one(out, "belay_certificate_expiry_seconds", "gauge",
-            "Until this node's certificate ends; 0: it has.", left > 0 ? (uint64_t)left : 0);
+            "Seconds until this node's certificate ends; 0: it has ended.",
+            left > 0 ? (uint64_t)left : 0);
     put_shards(s, out);
 }
 
@@ -290,7 +291,7 @@ static void put_certificate(const struct server *s, struct buf *out)
         return;
     int64_t left = tls_context_expires_s(s->tls.context);
     one(out, "belay_client_certificate_expiry_seconds", "gauge",
-        "Until the certificate that clients are shown ends; 0: it has.",
+        "Seconds until the certificate for clients ends; 0: it has ended.",
         left > 0 ? (uint64_t)left : 0);
 }
 
@@ -326,8 +327,8 @@ static void put_accounts(const struct server *s, const struct context *asker, st
     struct account_row row;
     struct buf counts = {0};
     size_t n = 0;
-    head(out, limit, "gauge", "What an account may have at most; only those with a limit.");
-    head(&counts, used, "gauge", "What an account with a limit has of it.");
+    head(out, limit, "gauge", "Limits of the accounts that have any.");
+    head(&counts, used, "gauge", "Use of each limit by its account.");
     for (size_t i = 0; i < engine_accounts(s->engine) && n < METRICS_ACCOUNTS_MAX; i++) {
         if (!engine_account_at(s->engine, i, &row) || !is_limited(&row) ||
             !may_see(asker, row.id))

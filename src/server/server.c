@@ -492,7 +492,7 @@ enum server_end server_run(const struct server_config *config)
         log_info("server.stopped", "address=%s", s->address);
     if (removed)
         log_error("server.removed",
-                  "error=\"this node is no member of its cluster any more; to bring it back, "
+                  "error=\"this node is no longer a member of its cluster; to bring it back, "
                   "empty its directory and add it as a new member: belay cluster add\"");
     release(s);
     if (!started)

@@ -40,7 +40,7 @@ static const char *make_room(const char *path)
     if (!S_ISSOCK(st.st_mode))
         return "this is there already, and is no socket";
     if (!is_silent(path))
-        return "another process listens there, or somebody else's has";
+        return "another process listens there, or left it and belongs to another user";
     log_info("server.socket", "path=%s text=\"left by a server that is gone: removed\"",
              log_bytes(slice_str(path)));
     return unlink(path) == 0 ? NULL : strerror(errno);

@@ -13,7 +13,7 @@
 enum { DETAIL_BYTES_MAX = 512 };
 
 const char trail_refused_text[] =
-    "the audit log cannot be written, and nothing is done without it (--audit-required)";
+    "the audit log cannot be written, so the command is refused (--audit-required)";
 
 /* What is known of a request; its bytes are behind it, in this order. */
 struct trail_note {

@@ -73,7 +73,7 @@ void watch_open(struct conn *c, const struct call *call)
     if (gone) {
         refuse(
             c, BELAY_ERR_GONE,
-            "these events are dropped already, or were another server's: read the full state "
+            "these events were dropped already, or are from another server: read the full state "
             "first");
         return;
     }

@@ -142,7 +142,7 @@ static enum belay_err read_batch(struct journal_reader *r, const char *name,
         journal_remember(r->j, &rec, seq);
         enum belay_err err = r->config->sink(r->config->sink_ctx, &rec, seq);
         if (err != BELAY_OK)
-            return corrupt("%s: batch %" PRIu64 " does not fit to what is before it", name,
+            return corrupt("%s: batch %" PRIu64 " does not continue the batch before it", name,
                            seq);
     }
     return BELAY_OK;

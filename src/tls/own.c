@@ -15,7 +15,8 @@ static void say_expiry(struct tls_own *own, uint64_t now_ms)
     own->look_ms = now_ms + LOOK_MS;
     if (left < (int64_t)TLS_WARN_DAYS * DAY_S)
         log_warn("tls.certificate",
-                 "file=%s days=%" PRIi64 " text=\"it ends soon: make a new one, then send "
+                 "file=%s days=%" PRIi64
+                 " text=\"the certificate ends soon: make a new one, then send "
                  "SIGHUP\"",
                  own->files.cert, left / DAY_S);
 }
@@ -78,5 +79,5 @@ static void give_back(void *block, const char *file, int line)
 void tls_own_count_memory(void)
 {
     if (CRYPTO_set_mem_functions(allocate, allocate_again, give_back) != 1)
-        log_debug("tls.memory", "text=\"what TLS takes is not counted\"");
+        log_debug("tls.memory", "text=\"the memory of TLS is not counted\"");
 }

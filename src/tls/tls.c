@@ -325,7 +325,7 @@ bool tls_is_believed(struct tls *t, const struct tls_context *c)
                                              SSL_get_peer_cert_chain(t->ssl)));
     bool ok = X509_verify_cert(check) == 1;
     if (!ok)
-        snprintf(t->problem, sizeof t->problem, "its certificate is not believed: %s",
+        snprintf(t->problem, sizeof t->problem, "its certificate is not accepted: %s",
                  X509_verify_cert_error_string(X509_STORE_CTX_get_error(check)));
     X509_STORE_CTX_free(check);
     ERR_clear_error();
@@ -422,11 +422,11 @@ static const char *explain(const char *reason)
         {"packet length", "it does not speak TLS, or not a version that is accepted here"},
         {"http request", "it does not speak TLS, or not a version that is accepted here"},
         {"unsupported protocol", "it does not speak a version of TLS that is accepted here"},
-        {"alert protocol version", "it accepts no version of TLS that is spoken here"},
-        {"alert unknown ca", "it does not believe in our certificate: unknown CA"},
-        {"alert certificate expired", "it does not believe in our certificate: expired"},
-        {"alert bad certificate", "it does not believe in our certificate"},
-        {"alert certificate unknown", "it does not believe in our certificate"},
+        {"alert protocol version", "it accepts no version of TLS that is supported here"},
+        {"alert unknown ca", "it does not accept our certificate: unknown CA"},
+        {"alert certificate expired", "it does not accept our certificate: expired"},
+        {"alert bad certificate", "it does not accept our certificate"},
+        {"alert certificate unknown", "it does not accept our certificate"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strstr(reason, rows[i].part))
@@ -442,7 +442,7 @@ static enum tls_state fail(struct tls *t, const char *why)
     if (!why && reason)
         why = explain(reason);
     if (t->state == TLS_SHAKING && verified != X509_V_OK)
-        snprintf(t->problem, sizeof t->problem, "its certificate is not believed: %s",
+        snprintf(t->problem, sizeof t->problem, "its certificate is not accepted: %s",
                  X509_verify_cert_error_string(verified));
     else if (why)
         snprintf(t->problem, sizeof t->problem, "%s", why);

@@ -316,7 +316,8 @@ static const struct row wrong_words[] = {
      "-SYNTAX MODE must be one of exclusive, shared, not 'semaphore'"},
     {"ACQUIRE l o PERMITS 2", "-SYNTAX PERMITS needs OF: how many permits there are in all"},
     {"ACQUIRE l o PERMITS 0 OF 2", "-RANGE PERMITS must be a whole number from 1..."},
-    {"ACQUIRE l o PERMITS 3 OF 2", "-RANGE PERMITS 3 OF 2: there are not that many"},
+    {"ACQUIRE l o PERMITS 3 OF 2",
+     "-RANGE PERMITS 3 OF 2: a semaphore has no more permits than OF"},
     {"ACQUIRE l o OF 2 MODE shared", "-SYNTAX a semaphore (PERMITS n OF m) has no MODE"},
     {"ACQUIRE l o OF 2 POLICY soft", "-SYNTAX POLICY soft and timed are for exclusive locks"},
     {"ACQUIRE l o POLICY maybe", "-SYNTAX POLICY must be one of hard, soft, timed..."},
@@ -349,7 +350,7 @@ static const struct row wrong_words[] = {
     {"NAMESPACE CREATE \"\"", "-RANGE NAME must have 1 to 128 bytes, not 0"},
     {"NAMESPACE DELETE n FORCE FORCE", "-SYNTAX FORCE is given twice"},
     {"USE", "-SYNTAX namespace is missing..."},
-    {"SELECT 1", "-RANGE only database 0 is there; USE chooses a namespace"},
+    {"SELECT 1", "-RANGE there is only database 0; USE chooses a namespace"},
     {"HELLO 4", "-NOPROTO unsupported protocol version; RESP 2 and 3 are known"},
     {"HELLO x", "-NOPROTO unsupported..."},
     {"HELLO 3 AUTH a", "-SYNTAX unknown word 'AUTH'..."},
@@ -625,7 +626,7 @@ static void scripts_are_known_by_what_they_do(void **state)
         /* known, but called wrongly */
         {"EVAL \"if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) "
          "else return 0 end\" 0",
-         "-RANGE this script needs 1 to 64 keys, and they must be there"},
+         "-RANGE this script needs 1 to 64 keys, and they must be given"},
         {"EVAL \"if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) "
          "else return 0 end\" 5 k",
          "-RANGE this script needs..."},

@@ -269,8 +269,8 @@ static void a_name_given_twice_is_refused(void **state)
 {
     (void)state;
     transcript((const char *const[]){
-        "0 acquire a ann ttl=10 +a    -> invalid: a name stands twice",
-        "0 acquire a ann ttl=10 +b +b -> invalid: a name stands twice",
+        "0 acquire a ann ttl=10 +a    -> invalid: a name is given twice",
+        "0 acquire a ann ttl=10 +b +b -> invalid: a name is given twice",
         "1 list                       -> rows",
         NULL,
     });

@@ -74,9 +74,9 @@ static void another_request_under_the_id_is_refused(void **state)
         "0 acquire db bob ttl=100 wait=50 request=r2 -> (queued bob ticket=2 place=1 50ms)",
         "0 acquire db bob ttl=100 wait=51 request=r2 -> failed INUSE",
         "0 show db want -> rows [db exclusive ann#1:exclusive held=0 left=100 1.bob@2:exclusive waited=0 left=50]",
-        "0 tick request=r3                         -> invalid: only what changes something has a request id",
-        "0 show db request=r3                      -> invalid: only what changes something has a request id",
-        "0 acquire a ann ttl=1 +b request=r3       -> invalid: several names in one request have no id",
+        "0 tick request=r3                         -> invalid: only requests that change something may have an id",
+        "0 show db request=r3                      -> invalid: only requests that change something may have an id",
+        "0 acquire a ann ttl=1 +b request=r3       -> invalid: a request for several names cannot have an id",
         NULL,
     });
 }

@@ -111,7 +111,7 @@ static void permits_must_make_sense(void **state)
     (void)state;
     transcript((const char *const[]){
         "0 acquire pool ann 0/3 ttl=100                   -> invalid: permits and of must be at least 1",
-        "0 acquire pool ann 4/3 ttl=100                   -> invalid: permits are more than there are",
+        "0 acquire pool ann 4/3 ttl=100                   -> invalid: permits are more than of",
         "0 acquire pool ann 1/1000001 ttl=100             -> invalid: of is over 1000000",
         "0 acquire pool ann 1000000/1000000 ttl=100       -> granted ann #1 n=1000000 100ms",
         "0 acquire pool bob 1/1000000 soft ttl=100 wait=5 -> invalid: a policy needs mode exclusive",

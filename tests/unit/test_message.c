@@ -162,9 +162,9 @@ static const struct {
      "{\"name\":\"a\\\"\\n\xef\xbf\xbd\",\"holders\":[{\"overdue\":false,\"session\":null}]}"},
     {stale, "-STALE fence 13   is not current\r\n", "-STALE fence 13   is not current\r\n",
      "{\"error\":{\"code\":\"STALE\",\"message\":\"fence 13\\r\\n is\\tnot current\"}}"},
-    {bare_error, "-GONE dropped already, read the full state first\r\n",
-     "-GONE dropped already, read the full state first\r\n",
-     "{\"error\":{\"code\":\"GONE\",\"message\":\"dropped already, read the full state first\"}}"},
+    {bare_error, "-GONE dropped already; read the full state first\r\n",
+     "-GONE dropped already; read the full state first\r\n",
+     "{\"error\":{\"code\":\"GONE\",\"message\":\"dropped already; read the full state first\"}}"},
     {status, "+OK  -ERR\r\n", "+OK  -ERR\r\n", "\"OK\\r\\n-ERR\""},
     {reals,
      "*7\r\n$3\r\n0.1\r\n$1\r\n1\r\n$9\r\n-2.5e+300\r\n$21\r\n4.94065645841247e-324\r\n"

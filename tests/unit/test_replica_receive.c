@@ -245,7 +245,8 @@ static void a_directory_with_a_wrong_entry_does_not_start_and_repair_says_why(vo
     single_node_pump(&n);
     single_node_close(&n);
     assert_int_equal(single_node_open_of_three(&n, &disk, 1), BELAY_ERR_CORRUPT);
-    assert_string_equal(replica_problem(), "shard 0: entry 2: an entry is of no known version");
+    assert_string_equal(replica_problem(),
+                        "shard 0: entry 2: an entry is of an unknown version");
     struct inspection in;
     assert_int_equal(inspect_open(&disk.base, &in), BELAY_OK);
     assert_false(in.starts);

@@ -158,7 +158,7 @@ static void strangers_are_refused(void **state)
     struct tls_context *client = context("billing", "ca.crt", TLS_CLIENTS);
     struct pair p = meet(foreign, one);
     assert_int_equal(tls_state(p.a), TLS_FAILED);
-    assert_non_null(strstr(tls_problem(p.a), "certificate is not believed"));
+    assert_non_null(strstr(tls_problem(p.a), "certificate is not accepted"));
     part(&p);
     p = meet(one, foreign);
     assert_int_equal(tls_state(p.a), TLS_FAILED);
@@ -188,10 +188,10 @@ static void a_client_knows_its_server_by_name_and_ca(void **state)
         const char *host, *ca, *says; /* NULL: it opens */
     } rows[] = {
         {"n1", "ca.crt", NULL},
-        {"n2", "ca.crt", "its certificate is not believed: hostname mismatch"},
-        {"127.0.0.1", "ca.crt", "its certificate is not believed: IP address mismatch"},
+        {"n2", "ca.crt", "its certificate is not accepted: hostname mismatch"},
+        {"127.0.0.1", "ca.crt", "its certificate is not accepted: IP address mismatch"},
         {"n1", "other/ca.crt",
-         "its certificate is not believed: self-signed certificate in "
+         "its certificate is not accepted: self-signed certificate in "
          "certificate chain"},
     };
     struct tls_context *server = context("n1", "ca.crt", TLS_CLIENTS);
@@ -225,8 +225,8 @@ static void a_client_may_prove_itself(void **state)
     assert_int_equal(tls_state(p.b), TLS_FAILED);
     assert_string_equal(
         tls_problem(p.b),
-        "its certificate is not believed: unable to get local issuer certificate");
-    assert_string_equal(tls_problem(p.a), "it does not believe in our certificate: unknown CA");
+        "its certificate is not accepted: unable to get local issuer certificate");
+    assert_string_equal(tls_problem(p.a), "it does not accept our certificate: unknown CA");
     part(&p);
     tls_context_close(server);
     tls_context_close(known);

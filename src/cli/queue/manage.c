@@ -140,7 +140,7 @@ static int run_keep(struct cli *c)
     char age[32], count[32];
     bool limited = cli_given(c, "for") || cli_given(c, "count");
     if (limited == cli_given(c, "all"))
-        return cli_usage(c, "say what is kept: --for D, --count N, or --all");
+        return cli_usage(c, "give --for D, --count N, or --all");
     snprintf(age, sizeof age, "%" PRId64 " ms", cli_number(c, "for", 0));
     snprintf(count, sizeof count, "%" PRId64, cli_number(c, "count", 0));
     const char *p[] = {c->words[0], cli_given(c, "for") ? age : NULL,
@@ -196,7 +196,8 @@ const struct cli_command cli_queue_purge = {
 const struct cli_command cli_queue_pause = {
     .name = "queue pause",
     .args = "QUEUE",
-    .summary = "workers take nothing of the queue; what they have begun they end",
+    .summary =
+        "stop workers from taking requests of the queue; they finish what they have begun",
     .options = (const struct cli_option[]){QUEUE_OPTIONS, {0}},
     .min_words = 1,
     .max_words = 1,

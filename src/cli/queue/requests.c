@@ -237,7 +237,7 @@ const struct cli_command cli_queue_ls = {
             {"entity", 'e', CLI_TEXT, "E", "only this entity"},
             {"after", 0, CLI_NUMBER, "ID", "only requests above this id"},
             {"limit", 0, CLI_NUMBER, "N", "at most so many (100, up to 1000)"},
-            {"working", 'w', CLI_FLAG, NULL, "what is being worked on, by whom, how long"},
+            {"working", 'w', CLI_FLAG, NULL, "groups in progress: the worker, and how long"},
             {0}},
     .max_words = 1,
     .run = run_ls,

@@ -155,7 +155,7 @@ const struct cli_command cli_queue_work = {
             {"grace", 0, CLI_DURATION, "D", "after SIGTERM, then running commands are killed"},
             {"poll", 0, CLI_DURATION, "D", "behind a pooler: no LISTEN, look this often"},
             {"answer", 0, CLI_DURATION, "D", "a database silent for so long is given up (30s)"},
-            {"name", 0, CLI_TEXT, "NAME", "what others see of this worker (host:pid)"},
+            {"name", 0, CLI_TEXT, "NAME", "the name of this worker (host:pid)"},
             {"verbose", 'v', CLI_FLAG, NULL, "log every claim and every skip"},
             {0}},
     .min_words = 1,

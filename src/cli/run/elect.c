@@ -134,10 +134,12 @@ static const struct cli_option elect_options[] = {
     {"kill-after", 'k', CLI_DURATION, "D",
      "lost: from TERM to KILL (5s, at most a third of --ttl)"},
     {"on-lost", 0, CLI_TEXT, "COMMAND", "lost: sh -c COMMAND first, for half of --kill-after"},
-    {"delay", 0, CLI_DURATION, "D", "after an involuntary loss nobody leads for this long"},
-    {"linger", 0, CLI_DURATION, "D", "outlive a broken connection for so long (0)"},
-    {"events", 0, CLI_TEXT, "json", "tell what happens, one line of JSON each"},
-    {"events-to", 0, CLI_TEXT, "FD|FILE", "where to (2, stderr)"},
+    {"delay", 0, CLI_DURATION, "D",
+     "after an involuntary loss there is no leader for this long"},
+    {"linger", 0, CLI_DURATION, "D",
+     "keep the session this long after a broken connection (0)"},
+    {"events", 0, CLI_TEXT, "json", "write events, one line of JSON each"},
+    {"events-to", 0, CLI_TEXT, "FD|FILE", "where to write them (2, stderr)"},
     {0},
 };
 
