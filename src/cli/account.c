@@ -10,17 +10,17 @@
 enum { WORDS_MAX = 16 };
 
 /* The words of a request that is put together. */
-struct request {
+struct account_call {
     struct belay_bytes words[WORDS_MAX];
     size_t n;
 };
 
-static void add(struct request *r, const char *word)
+static void add(struct account_call *r, const char *word)
 {
     r->words[r->n++] = (struct belay_bytes){word, strlen(word)};
 }
 
-static void add_option(struct request *r, const char *keyword, const char *value)
+static void add_option(struct account_call *r, const char *keyword, const char *value)
 {
     if (!value)
         return;
@@ -45,7 +45,7 @@ static int print(struct cli *c, const struct belay_reply *r)
     return cli_flush(&out);
 }
 
-static int send(struct cli *c, const struct request *r)
+static int send(struct cli *c, const struct account_call *r)
 {
     const struct belay_reply *reply = NULL;
     int code = cli_connect(c);
@@ -84,7 +84,8 @@ static int run_verb(struct cli *c, const struct verb *verbs)
 }
 
 /* All pages of a list: a table, or an object of JSON for each page of 1000. */
-static int list(struct cli *c, struct request *r, struct cli_table *t, const char *const *heads,
+static int list(struct cli *c, struct account_call *r, struct cli_table *t,
+                const char *const *heads,
                 void (*row)(struct cli_table *t, const struct belay_reply *r))
 {
     struct buf out = {0}, after = {0};
@@ -125,7 +126,7 @@ static int list(struct cli *c, struct request *r, struct cli_table *t, const cha
 
 static int auth_init(struct cli *c)
 {
-    struct request r = {0};
+    struct account_call r = {0};
     add(&r, "AUTH");
     add(&r, "INIT");
     return send(c, &r);
@@ -133,7 +134,7 @@ static int auth_init(struct cli *c)
 
 static int auth_whoami(struct cli *c)
 {
-    struct request r = {0};
+    struct account_call r = {0};
     add(&r, "AUTH");
     add(&r, "WHOAMI");
     return send(c, &r);
@@ -165,7 +166,7 @@ static int tell_can(const struct cli *c, const struct belay_reply *reply, bool c
 static int auth_can(struct cli *c)
 {
     const struct belay_reply *reply = NULL;
-    struct request r = {0};
+    struct account_call r = {0};
     add(&r, "AUTH");
     add(&r, "CAN");
     add(&r, c->words[1]);
@@ -254,7 +255,7 @@ static void put_limits(const struct cli *c, struct buf *out)
     }
 }
 
-static int send_limits(struct cli *c, struct request *r)
+static int send_limits(struct cli *c, struct account_call *r)
 {
     struct buf limits = {0};
     put_limits(c, &limits);
@@ -267,7 +268,7 @@ static int send_limits(struct cli *c, struct request *r)
 
 static int account_create(struct cli *c)
 {
-    struct request r = {0};
+    struct account_call r = {0};
     if (!cli_given(c, "email") || !cli_given(c, "name"))
         return cli_usage(c, "account create needs --email and --name");
     add(&r, "ACCOUNT");
@@ -280,7 +281,7 @@ static int account_create(struct cli *c)
 
 static int account_update(struct cli *c)
 {
-    struct request r = {0};
+    struct account_call r = {0};
     add(&r, "ACCOUNT");
     add(&r, "UPDATE");
     add(&r, c->words[1]);
@@ -291,7 +292,7 @@ static int account_update(struct cli *c)
 
 static int account_show(struct cli *c)
 {
-    struct request r = {0};
+    struct account_call r = {0};
     add(&r, "ACCOUNT");
     add(&r, "SHOW");
     add(&r, c->words[1]);
@@ -300,7 +301,7 @@ static int account_show(struct cli *c)
 
 static int account_rm(struct cli *c)
 {
-    struct request r = {0};
+    struct account_call r = {0};
     add(&r, "ACCOUNT");
     add(&r, "DELETE");
     add(&r, c->words[1]);
@@ -328,7 +329,7 @@ static int account_ls(struct cli *c)
 {
     static const char *const heads[] = {"ACCOUNT", "EMAIL",      "NAME",
                                         "TOKENS",  "NAMESPACES", NULL};
-    struct request r = {0};
+    struct account_call r = {0};
     struct cli_table t = {.columns = 5, .right = {[3] = true, [4] = true}};
     add(&r, "ACCOUNT");
     add(&r, "LIST");
@@ -377,7 +378,7 @@ const struct cli_command cli_cmd_account = {
 
 static int token_create(struct cli *c)
 {
-    struct request r = {0};
+    struct account_call r = {0};
     struct buf rules = {0};
     char expires[24];
     size_t n;
@@ -397,7 +398,7 @@ static int token_create(struct cli *c)
 
 static int token_rotate(struct cli *c)
 {
-    struct request r = {0};
+    struct account_call r = {0};
     char overlap[24];
     add(&r, "TOKEN");
     add(&r, "ROTATE");
@@ -408,7 +409,7 @@ static int token_rotate(struct cli *c)
 
 static int token_rm(struct cli *c)
 {
-    struct request r = {0};
+    struct account_call r = {0};
     add(&r, "TOKEN");
     add(&r, "REVOKE");
     add(&r, c->words[1]);
@@ -446,7 +447,7 @@ static int token_ls(struct cli *c)
 {
     static const char *const heads[] = {"TOKEN", "RULES",       "EXPIRES",
                                         "USED",  "DESCRIPTION", NULL};
-    struct request r = {0};
+    struct account_call r = {0};
     struct cli_table t = {.columns = 5};
     add(&r, "TOKEN");
     add(&r, "LIST");

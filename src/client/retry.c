@@ -13,7 +13,7 @@
 
 enum { OPTIONS_NONE, OPTIONS_1, OPTIONS_2, OPTIONS_3, OPTIONS_HOLD, OPTIONS_HOLD_1 };
 
-static const struct rule {
+static const struct retry_rule {
     const char *verb, *sub;                 /* sub NULL: one word */
     enum { CHANGES, HARMLESS, LOOKS } kind; /* it gets an id; needs none; takes STALE */
     int options; /* where they begin: behind how many words, or behind a hold */
@@ -51,17 +51,17 @@ static bool is_word(const struct belay_bytes *w, const char *word)
     return slice_eq_nocase(slice_of(w->data, w->len), slice_str(word));
 }
 
-static const struct rule *rule_of(const struct belay_bytes *words, size_t n)
+static const struct retry_rule *rule_of(const struct belay_bytes *words, size_t n)
 {
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        const struct rule *r = &rules[i];
+        const struct retry_rule *r = &rules[i];
         if (is_word(&words[0], r->verb) && (!r->sub || (n > 1 && is_word(&words[1], r->sub))))
             return r;
     }
     return NULL;
 }
 
-static size_t options_at(const struct rule *r, const struct belay_bytes *words, size_t n)
+static size_t options_at(const struct retry_rule *r, const struct belay_bytes *words, size_t n)
 {
     size_t hold = n > 2 && is_word(&words[2], "OWNER") ? 4 : 3;
     switch (r->options) {
@@ -76,7 +76,7 @@ static size_t options_at(const struct rule *r, const struct belay_bytes *words, 
 
 enum again retry_kind(const struct belay_bytes *words, size_t n)
 {
-    const struct rule *r = rule_of(words, n);
+    const struct retry_rule *r = rule_of(words, n);
     if (!r)
         return AGAIN_NEVER;
     if (r->kind != CHANGES)
@@ -90,14 +90,14 @@ enum again retry_kind(const struct belay_bytes *words, size_t n)
 /* TXN may wait, and so may an ACQUIRE or a CONVERT that is not told "queued" at once. */
 bool retry_is_prompt(const struct belay_bytes *words, size_t n)
 {
-    const struct rule *r = rule_of(words, n);
+    const struct retry_rule *r = rule_of(words, n);
     return r && !is_word(&words[0], "ACQUIRE") && !is_word(&words[0], "CONVERT") &&
            !is_word(&words[0], "TXN");
 }
 
 bool retry_looks(const struct belay_bytes *words, size_t n)
 {
-    const struct rule *r = rule_of(words, n);
+    const struct retry_rule *r = rule_of(words, n);
     return r && r->kind == LOOKS && n < BELAY_WORDS_MAX && !is_word(&words[n - 1], "STALE");
 }
 

@@ -449,7 +449,7 @@ static struct reply *redis(const struct event *ev, struct manner manner, struct 
     return plain(ev, manner, a);
 }
 
-/* --- S4 --- */
+/* --- Glock --- */
 
 enum { RFC3339_BYTES = 48 };
 static const uint64_t NS_PER_S = 1000000000;

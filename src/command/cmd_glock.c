@@ -1,4 +1,4 @@
-/* cmd_glock.c - S4's own paths, as its README promises them: always the namespace "default", an
+/* cmd_glock.c - Glock's own paths, as its README promises them: always the namespace "default", an
  * exclusive lock for 30 s, the nonce is the owner. What it gets wrong in practice (docs: a
  * nonce that is too long is refused but the lock is taken) is done as it was meant. */
 #include "command/command.h"

@@ -138,7 +138,7 @@ static bool is_refused(struct call *c)
     if (!no)
         return false;
     c->refused = no->err;
-    if (c->command->flags & CMD_GLOCK) { /* S4's paths have error bodies of their own */
+    if (c->command->flags & CMD_GLOCK) { /* Glock's paths have error bodies of their own */
         struct reply *r = reply_new(c->arena, REPLY_MAP);
         reply_text(c->arena, r, "error", no->text);
         r->status = err_status(no->err);
@@ -283,7 +283,7 @@ static void read_http(struct call *c, struct request *req)
         return;
     }
     call_answer(c, fail);
-    /* S4's paths have error bodies of their own */
+    /* Glock's paths have error bodies of their own */
     if (c->command && c->command->flags & CMD_GLOCK) {
         struct reply *r = reply_new(c->arena, REPLY_MAP);
         reply_text(c->arena, r, "error", fail->text);

@@ -26,7 +26,7 @@ enum command_flag {
     CMD_ADMIN = 4,       /* an operator's command */
     CMD_CONNECTION = 8,  /* about the connection itself */
     CMD_REDIS = 16,      /* a Redis lock recipe */
-    CMD_GLOCK = 32,      /* S4's own path: its error bodies are {"error":"text"} */
+    CMD_GLOCK = 32,      /* Glock's own path: its error bodies are {"error":"text"} */
     CMD_PAGE = 64,       /* a page for people and monitors */
     CMD_RAW = 128,       /* HTTP: the body is bytes, not JSON */
     CMD_FORM = 256,      /* HTTP: the body may be a form */

@@ -162,22 +162,23 @@ enum { TABLE_ROWS = sizeof table / sizeof *table };
 
 enum token_kind { TOKEN_NAME, TOKEN_NUMBER, TOKEN_STRING, TOKEN_SIGN };
 
-struct token {
+struct script_token {
     enum token_kind kind;
     struct slice text; /* a string without its quotes */
 };
 
 /* A name for a place in KEYS or ARGV, or a local variable with its number. */
-struct name {
+struct script_name {
     struct slice text;
-    struct token source, index; /* KEYS or ARGV, and which; index.text.len == 0: a local */
+    struct script_token source,
+        index; /* KEYS or ARGV, and which; index.text.len == 0: a local */
     unsigned number;
 };
 
 struct normal {
-    struct token tokens[NORMAL_TOKENS_MAX];
+    struct script_token tokens[NORMAL_TOKENS_MAX];
     size_t n;
-    struct name names[NORMAL_NAMES_MAX];
+    struct script_name names[NORMAL_NAMES_MAX];
     size_t n_names;
     unsigned locals;
 };
@@ -204,27 +205,27 @@ static const char *skip_blank(const char *p, const char *end)
 }
 
 /* One token at p; returns what is behind it, NULL: not a script that we could know. */
-static const char *read_token(const char *p, const char *end, struct token *ret)
+static const char *read_token(const char *p, const char *end, struct script_token *ret)
 {
     const char *start = p;
     if (*p == '"' || *p == '\'') {
         const char *close = memchr(p + 1, *p, (size_t)(end - p - 1));
         if (!close || memchr(p, '\\', (size_t)(close - p)))
             return NULL;
-        *ret = (struct token){TOKEN_STRING, slice_of(p + 1, (size_t)(close - p - 1))};
+        *ret = (struct script_token){TOKEN_STRING, slice_of(p + 1, (size_t)(close - p - 1))};
         return close + 1;
     }
     if (isalnum((unsigned char)*p) || *p == '_') {
         bool digit = isdigit((unsigned char)*p);
         while (p < end && (isalnum((unsigned char)*p) || *p == '_'))
             p++;
-        *ret = (struct token){digit ? TOKEN_NUMBER : TOKEN_NAME,
-                              slice_of(start, (size_t)(p - start))};
+        *ret = (struct script_token){digit ? TOKEN_NUMBER : TOKEN_NAME,
+                                     slice_of(start, (size_t)(p - start))};
         return p;
     }
     bool two =
         end - p >= 2 && ((p[1] == '=' && strchr("=~<>", p[0])) || (p[0] == '.' && p[1] == '.'));
-    *ret = (struct token){TOKEN_SIGN, slice_of(p, two ? 2 : 1)};
+    *ret = (struct script_token){TOKEN_SIGN, slice_of(p, two ? 2 : 1)};
     return p + (two ? 2 : 1);
 }
 
@@ -249,7 +250,7 @@ static bool is(const struct normal *n, size_t at, const char *text)
 }
 
 /* KEYS[2] or ARGV[2] at `at`, perhaps within tonumber(); returns its length in tokens or 0. */
-static size_t place_at(const struct normal *n, size_t at, struct name *ret)
+static size_t place_at(const struct normal *n, size_t at, struct script_name *ret)
 {
     size_t from = at + (is(n, at, "tonumber") && is(n, at + 1, "(") ? 2 : 0);
     if (!(is(n, from, "KEYS") || is(n, from, "ARGV")) || !is(n, from + 1, "[") ||
@@ -262,7 +263,7 @@ static size_t place_at(const struct normal *n, size_t at, struct name *ret)
     return from > at ? 7 : 4;
 }
 
-static struct name *find_name(struct normal *n, struct slice text)
+static struct script_name *find_name(struct normal *n, struct slice text)
 {
     for (size_t i = n->n_names; i > 0; i--) {
         if (slice_eq(n->names[i - 1].text, text))
@@ -271,15 +272,15 @@ static struct name *find_name(struct normal *n, struct slice text)
     return NULL;
 }
 
-static struct name *add_name(struct normal *n, struct slice text)
+static struct script_name *add_name(struct normal *n, struct slice text)
 {
-    struct name *known = find_name(n, text);
+    struct script_name *known = find_name(n, text);
     if (known && known->index.text.len == 0)
         return known; /* "for i" twice: the same number */
     if (n->n_names == NORMAL_NAMES_MAX)
         return NULL;
-    struct name *name = &n->names[n->n_names++];
-    *name = (struct name){.text = text};
+    struct script_name *name = &n->names[n->n_names++];
+    *name = (struct script_name){.text = text};
     return name;
 }
 
@@ -287,7 +288,7 @@ static struct name *add_name(struct normal *n, struct slice text)
  * One that is assigned to later ("n = ARGV[2] + e") is a variable after all. */
 static size_t read_alias(struct normal *n, size_t at)
 {
-    struct name place;
+    struct script_name place;
     if (!is(n, at, "local") || !is(n, at + 2, "="))
         return 0;
     size_t len = place_at(n, at + 3, &place);
@@ -303,7 +304,7 @@ static size_t read_alias(struct normal *n, size_t at)
             is(n, i + 1, "="))
             return 0;
     }
-    struct name *name = add_name(n, text);
+    struct script_name *name = add_name(n, text);
     if (!name)
         return 0;
     name->source = place.source;
@@ -317,7 +318,7 @@ static void read_locals(struct normal *n, size_t at)
     if (!is(n, at, "local") && !is(n, at, "for"))
         return;
     for (size_t i = at + 1; i < n->n && n->tokens[i].kind == TOKEN_NAME; i += 2) {
-        struct name *name = add_name(n, n->tokens[i].text);
+        struct script_name *name = add_name(n, n->tokens[i].text);
         if (name && name->number == 0)
             name->number = ++n->locals;
         if (!is(n, i + 1, ","))
@@ -325,7 +326,7 @@ static void read_locals(struct normal *n, size_t at)
     }
 }
 
-static void put_place(struct buf *out, const struct name *name)
+static void put_place(struct buf *out, const struct script_name *name)
 {
     buf_put_slice(out, name->source.text);
     buf_put_byte(out, '[');
@@ -345,8 +346,8 @@ static void put_string(struct buf *out, struct slice text)
 
 static void put_token(struct buf *out, struct normal *n, size_t at)
 {
-    struct token t = n->tokens[at];
-    struct name *name =
+    struct script_token t = n->tokens[at];
+    struct script_name *name =
         t.kind == TOKEN_NAME && !is(n, at - 1, ".") ? find_name(n, t.text) : NULL;
     if (t.kind == TOKEN_STRING)
         put_string(out, t.text);
@@ -368,7 +369,7 @@ static bool normalize(struct slice text, struct normal *n, struct buf *out)
     if (text.len > SCRIPT_BYTES_MAX || !tokenize(text, n))
         return false;
     for (size_t at = 0; at < n->n;) {
-        struct name place;
+        struct script_name place;
         size_t skip = read_alias(n, at);
         if (skip == 0 && (skip = place_at(n, at, &place)) > 0) {
             put_place(out, &place);

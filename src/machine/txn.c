@@ -63,7 +63,7 @@ struct eval {
     struct slice failed;
 };
 
-enum outcome { HOLDS, ABORTED, ASSERT_FAILED, OVER_LIMIT };
+enum txn_outcome { HOLDS, ABORTED, ASSERT_FAILED, OVER_LIMIT };
 
 void txn_scratch_free(struct txn_scratch *x)
 {
@@ -518,7 +518,7 @@ static void eval_statement(struct eval *e)
     e->depth--;
 }
 
-static enum outcome evaluate(struct eval *e, struct slice program)
+static enum txn_outcome evaluate(struct eval *e, struct slice program)
 {
     e->r = (struct reader){.left = program};
     uint64_t n = program_get_begin(&e->r);
@@ -629,7 +629,7 @@ static struct event *refuse(struct eval *e, uint64_t asker)
 }
 
 /* Makes the outcome true and tells it to the one who asked. */
-static struct event *finish(struct eval *e, enum outcome outcome, uint64_t asker)
+static struct event *finish(struct eval *e, enum txn_outcome outcome, uint64_t asker)
 {
     if (outcome == HOLDS)
         commit(e);
@@ -725,7 +725,7 @@ void txn_request(struct machine *m, const struct op *op, struct effects *fx)
                      .watching = op->wait_ms > 0};
     e.plan.steps = e.x->steps;
     e.plan.token = (uint32_t)op->token;
-    enum outcome outcome = evaluate(&e, op->program);
+    enum txn_outcome outcome = evaluate(&e, op->program);
     if (outcome == ASSERT_FAILED && op->wait_ms)
         park(&e, op);
     else
@@ -756,7 +756,7 @@ bool txn_try_parked(struct machine *m, struct parked *p, struct effects *fx)
         return true;
     }
     struct eval e = eval_of(m, p, fx);
-    enum outcome outcome = evaluate(&e, parked_program(p));
+    enum txn_outcome outcome = evaluate(&e, parked_program(p));
     if (outcome == ASSERT_FAILED) {
         roll_back(&e);
         parked_watch(m, p, e.x->reads, e.x->n_reads);

@@ -24,14 +24,14 @@ struct attached {
 };
 
 /* A session is known by its id within its account. */
-struct name {
+struct attached_name {
     struct slice account, id;
 };
 
-static struct name name_of(const struct attached *one)
+static struct attached_name name_of(const struct attached *one)
 {
-    return (struct name){slice_of(one->bytes + one->len, one->account_len),
-                         slice_of(one->bytes, one->len)};
+    return (struct attached_name){slice_of(one->bytes + one->len, one->account_len),
+                                  slice_of(one->bytes, one->len)};
 }
 
 static uint64_t period_of(uint64_t ttl_ms)
@@ -49,8 +49,8 @@ void attach_init(struct server *s)
 
 static bool same_id(struct map_node *node, const void *key)
 {
-    struct name one = name_of(map_item(node, struct attached, node));
-    const struct name *name = key;
+    struct attached_name one = name_of(map_item(node, struct attached, node));
+    const struct attached_name *name = key;
     return slice_eq(one.id, name->id) && slice_eq(one.account, name->account);
 }
 
@@ -61,7 +61,7 @@ static uint64_t hash_id(const struct server *s, struct slice id)
 
 static struct attached *find(struct server *s, const struct event *ev)
 {
-    struct name name = {ev->account, ev->session};
+    struct attached_name name = {ev->account, ev->session};
     struct map_node *node = map_find(&s->attached, hash_id(s, name.id), same_id, &name);
     return node ? map_item(node, struct attached, node) : NULL;
 }
@@ -170,7 +170,7 @@ static void attach_again(struct conn *c)
 }
 
 /* One op for those of one account, LIMIT_BATCH_SESSIONS at most; how many that were. */
-static size_t keep_batch(struct server *s, const struct name *names, size_t n)
+static size_t keep_batch(struct server *s, const struct attached_name *names, size_t n)
 {
     struct arena a = {0};
     size_t at = 0;
@@ -203,7 +203,7 @@ static bool is_due(const struct attached *one, uint64_t now_ms)
 
 uint64_t attach_keep(struct server *s, uint64_t now_ms)
 {
-    struct name names[KEEP_BATCH];
+    struct attached_name names[KEEP_BATCH];
     struct arena a = {0}; /* an op may end sessions: nothing is walked while one is ordered */
     size_t n = 0;
     struct heap_node *top = heap_top(&s->keeps);
@@ -212,8 +212,8 @@ uint64_t attach_keep(struct server *s, uint64_t now_ms)
             struct attached *one = heap_item(top, struct attached, due);
             if (!is_due(one, now_ms))
                 break;
-            names[n++] = (struct name){arena_copy(&a, name_of(one).account),
-                                       arena_copy(&a, name_of(one).id)};
+            names[n++] = (struct attached_name){arena_copy(&a, name_of(one).account),
+                                                arena_copy(&a, name_of(one).id)};
             heap_set(&s->keeps, top, now_ms + period_of(one->ttl_ms));
         }
         for (size_t at = 0; at < n;)

@@ -1,4 +1,4 @@
-/* trust.h - how far this node's variables can be trusted: the contract of S2.
+/* trust.h - how far this node's variables can be trusted (docs/TRANSACTIONS.md, "Trust").
  *
  * The node counts its calls (transactions and closed sessions) second by second. The norm is
  * the rate it is used to: it follows a higher rate at once and falls slowly when calls stay
