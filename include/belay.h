@@ -24,15 +24,15 @@
  *   no global state. Out of memory is BELAY_E_MEMORY like any other failure.
  * - A handle belongs to one thread at a time. Different threads use different handles.
  * - Text in a reply ends with a NUL behind its `len` bytes, and may contain NULs itself.
- * Replies are borrowed: they live until the next call on the same handle, or until the callback
- * that they were handed to returns.
+ * - Replies are borrowed: they live until the next call on the same handle, or until the
+ *   callback that got them returns.
  * - Structs of options may grow at the end in later versions: initialise them by name, zero the
  *   rest ({.name = "x"}). A member that is 0 or NULL means "the default".
- * - A request whose answer did not come, because the connection broke or the server said that
- *   it cannot serve now, is sent again, to the next address, until its time-out is over;
- * without any connection for no longer than timeout_ms. What changes something carries a random
- *   request id, so that it takes effect once; a place in a line is kept. Only commands of
- *   belay_call() and belay_send() that this library does not know to be harmless are sent once.
+ * - When the connection breaks before an answer came, or the server answers that it cannot serve
+ *   now, the request is sent again, to the next address, until its time-out is over (without
+ *   any connection: for timeout_ms at most). Requests that change something carry a random
+ *   request id, so that they take effect once; a place in a line is kept. Commands of
+ *   belay_call() and belay_send() that cannot be repeated safely are sent once.
  * - Durations are milliseconds. Fences and tickets are 64-bit numbers that only grow.
  *
  * Two ways to use it: blocking calls (first part), or one file descriptor in your own event
@@ -61,20 +61,20 @@ enum {
     BELAY_CALL_WORDS_MAX = 32, /* of belay_call() */
 };
 
-/* What can go wrong. The lower ones happen here, the upper ones are the server's answer: their
- * word on the wire is belay_error_word(). */
+/* Errors. Those below 100 are found by the library; those from 100 on are the server's answer,
+ * and belay_error_word() returns their word on the wire. */
 enum belay_code {
     BELAY_E_OK = 0,
     BELAY_E_MEMORY,       /* out of memory */
     BELAY_E_USAGE,        /* a wrong argument; nothing was sent */
     BELAY_E_CONNECT,      /* no address of the list could be reached */
     BELAY_E_DEADLINE,     /* no answer in time; the request may still have been carried out */
-    BELAY_E_CLOSED,       /* the connection broke, and sending it again was of no avail; the
-                             request may have been carried out */
-    BELAY_E_PROTOCOL,     /* the answer is not what a Belay server says */
+    BELAY_E_CLOSED,       /* the connection broke, and the request could not be sent again with
+                             success; it may have been carried out */
+    BELAY_E_PROTOCOL,     /* the answer is not one of a Belay server */
     BELAY_E_LOST,         /* the session of this handle is over, and everything held in it */
-    BELAY_E_STALE = 100,  /* the fence or owner does not hold the lock; an acquire: it was
-                             granted  while there was no connection, and that is over already */
+    BELAY_E_STALE = 100,  /* the fence or owner does not hold the lock; an acquire: the lock was
+                             granted while there was no connection, and the lease is over */
     BELAY_E_NO_SESSION,   /* no such session, or it has ended */
     BELAY_E_NO_NAMESPACE, /* no such namespace */
     BELAY_E_NOT_FOUND,    /* no such thing */
@@ -105,8 +105,8 @@ struct belay_options {
                            $BELAY_TOKEN_FILE, or none; "": none */
     int64_t timeout_ms; /* for the answer of a call, not counting its own wait_ms; 0: 10,000 */
     int64_t connect_ms; /* for one address of the list to accept us; 0: 3,000 */
-    bool stale; /* belay_show(), belay_list() and the like: what the connected server knows
-                   will do, also when it cannot reach the others; the reply has stale_ms */
+    bool stale; /* belay_show(), belay_list() and the like: the connected server answers from
+                   what it knows, even if it cannot reach the others; the reply has stale_ms */
 };
 
 /* Allocates and checks the addresses; does not connect yet. `o` may be NULL.
@@ -117,16 +117,15 @@ BELAY_API int belay_open(const struct belay_options *o, struct belay **ret_b);
  * a callback that a blocking call runs. */
 BELAY_API void belay_close(struct belay *b);
 
-/* Files in PEM for addresses that begin with tls://. NULL: what $BELAY_TLS_CA, $BELAY_TLS_CERT
- * and $BELAY_TLS_KEY name. No CA: those that the system believes. The other two are what this
- * program proves itself with; none: it does not. */
+/* Files in PEM for addresses that begin with tls://. NULL: the files that $BELAY_TLS_CA,
+ * $BELAY_TLS_CERT and $BELAY_TLS_KEY name. Without a CA the CAs of the system are used. `cert`
+ * and `key` identify this program to the server; they are optional. */
 struct belay_tls {
     const char *ca, *cert, *key;
 };
 
-/* Reads the files, now and not when the first such address is called; for connections that are
- * made from now on. `f` may be NULL. BELAY_E_USAGE: one is missing, or no good; belay_error()
- * says which. */
+/* Reads the files now, for connections that are made from now on. `f` may be NULL.
+ * BELAY_E_USAGE: a file is missing or invalid; belay_error() says which. */
 BELAY_API int belay_use_tls(struct belay *b, const struct belay_tls *f);
 
 /* Connects now instead of at the first call. Every address is tried once, last good first. */
@@ -195,13 +194,13 @@ enum belay_policy { BELAY_HARD, BELAY_SOFT, BELAY_TIMED };
 
 struct belay_acquire {
     const char *name;    /* 1..512 bytes */
-    const char *owner;   /* 1..128 bytes; who you are, the same on every call */
+    const char *owner;   /* 1..128 bytes; your name, the same on every call */
     const char *session; /* NULL: the session of this handle, if it has one; "": none */
     enum belay_mode mode;
     int64_t ttl_ms;   /* 0: 30,000; BELAY_FOREVER: as long as its session lives */
     int64_t wait_ms;  /* 0: do not wait; BELAY_FOREVER */
-    int64_t grace_ms; /* after the TTL it is only overdue for so long */
-    int64_t delay_ms; /* after an involuntary loss nobody gets it for so long */
+    int64_t grace_ms; /* after the TTL the lock stays held for this long, as overdue */
+    int64_t delay_ms; /* after an involuntary loss nobody gets the lock for this long */
     enum belay_policy policy;
     int64_t quiet_ms;     /* BELAY_TIMED: this long without a new shared holder */
     unsigned permits, of; /* of > 0: a semaphore with that many permits; permits 0: 1 */
@@ -235,16 +234,16 @@ struct belay_grant {
 BELAY_API int belay_acquire(struct belay *b, const struct belay_acquire *want,
                             struct belay_grant *ret_g);
 
-/* By fence, or by owner when fence is 0 (then every hold of that owner: should it be delayed on
- * its way, also one that was granted meanwhile. Give the fence if you know it).
- * *ret_held (may be NULL): false, with BELAY_E_OK: it was not held (any more). */
+/* By fence, or by owner when fence is 0. By owner it frees every hold of that owner; if the
+ * request is delayed on its way, this includes a hold that was granted meanwhile. So give the
+ * fence if you know it. *ret_held (may be NULL) is false, with BELAY_E_OK, when the lock was not
+ * held (any more). */
 BELAY_API int belay_release(struct belay *b, const char *name, uint64_t fence,
                             const char *owner, bool *ret_held);
-/* ttl_ms 0: its own, which is the last one that was given. BELAY_E_STALE: not held (any more).
- */
+/* ttl_ms 0: the last TTL of the hold. BELAY_E_STALE: not held (any more). */
 BELAY_API int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *owner,
                           int64_t ttl_ms, int64_t *ret_left_ms);
-/* To another mode, keeping it meanwhile; answers as belay_acquire() does. */
+/* Changes the mode of a held lock, which stays held meanwhile; answers as belay_acquire(). */
 BELAY_API int belay_convert(struct belay *b, const char *name, uint64_t fence,
                             enum belay_mode mode, int64_t wait_ms, struct belay_grant *ret_g);
 /* Is this fence (or owner, with fence 0) a current holder? For resources that ask. */
@@ -259,8 +258,8 @@ BELAY_API int belay_show(struct belay *b, const char *name, const struct belay_r
  * null. */
 BELAY_API int belay_list(struct belay *b, const char *prefix, const char *after, unsigned limit,
                          const struct belay_reply **ret_r);
-/* The operator's forced unlock. *ret_count (may be NULL): holders that lost it. `reason` (up to
- * 256 bytes, or NULL) is told to whoever watches, and stands in the audit log. */
+/* The operator's forced unlock. *ret_count (may be NULL): number of holders that lost the lock.
+ * `reason` (up to 256 bytes, or NULL) is in the event for watchers and in the audit log. */
 BELAY_API int belay_break(struct belay *b, const char *name, int64_t *ret_count);
 BELAY_API int belay_break_for(struct belay *b, const char *name, const char *reason,
                               int64_t *ret_count);
@@ -275,14 +274,15 @@ BELAY_API int belay_namespace_list(struct belay *b, const char *after,
 
 /* ---- the session ---------------------------------------------------------------------- */
 
-/* A session attached to this handle's connection: what is acquired in it goes when it ends. It
- * ends with the connection (after linger_ms), by belay_session_close(), or ttl_ms after the
- * last sign of life. When the connection breaks, the next call or dispatch connects to another
- * address of the list and attaches it again; if it has ended by then: BELAY_E_LOST and the lost
- * callback. One a handle. ttl_ms 0: 60,000. */
+/* Opens a session that is attached to this handle's connection. Locks that are acquired in it are
+ * freed when it ends. It ends with the connection (after linger_ms), by belay_session_close(),
+ * or ttl_ms after it was last kept. When the connection breaks, the next call or dispatch
+ * connects to another address of the list and attaches the session again; if it has ended by
+ * then, the result is BELAY_E_LOST and the lost callback. A handle has one session at most.
+ * ttl_ms 0: 60,000. */
 BELAY_API int belay_session_open(struct belay *b, int64_t ttl_ms, int64_t linger_ms,
                                  const char *description);
-/* Somebody's. ttl_ms 0: what the server says it is. */
+/* Attaches a session that exists. ttl_ms 0: the TTL that the server reports. */
 BELAY_API int belay_session_attach(struct belay *b, const char *id, int64_t ttl_ms);
 BELAY_API int belay_session_keepalive(struct belay *b);
 BELAY_API int belay_session_close(struct belay *b); /* frees everything in it, at once */
@@ -293,21 +293,21 @@ BELAY_API const char *belay_session_id(const struct belay *b); /* "" when there 
 /* One descriptor for the whole life of the handle, to be watched for reading (poll, epoll,
  * libuv, GLib...): it becomes readable when there is anything to do, timers included. Then call
  * belay_dispatch(): it reads, writes, connects, renews, and calls your callbacks; it never
- * blocks (except that a host name that is no number is looked up). It returns a failure once,
- * when the connection broke or could not be made; it goes on by itself, with growing pauses.
+ * blocks (except for the lookup of a host name). It returns a failure once, when the connection
+ * broke or could not be made; then it tries again by itself, with growing pauses.
  * CAUTION: the descriptor is level-triggered and not a socket. */
 BELAY_API int belay_fd(struct belay *b); /* -1: out of descriptors */
 BELAY_API int belay_dispatch(struct belay *b);
-/* The connection itself, -1 when there is none; another one after each reconnect. Only to be
- * held or passed to another process, so that the server does not see it close: never read or
- * write it. */
+/* The socket of the connection, -1 when there is none; it changes with each reconnect. Use it
+ * only to hold it, or to pass it to another process, so that the server does not see the
+ * connection close. Never read or write it. */
 BELAY_API int belay_socket(const struct belay *b);
 /* Waits for up to timeout_ms (BELAY_FOREVER) until there is something to do and dispatches it.
  */
 BELAY_API int belay_poll(struct belay *b, int64_t timeout_ms);
 
-/* `err` is 0 with the reply, or says why there is none (the words: belay_error()). Every
- * callback is called exactly once, in the worst case by belay_close(). */
+/* `err` is 0 with the reply, or says why there is none (belay_error() has the text). Every
+ * callback is called exactly once, at the latest by belay_close(). */
 typedef void belay_reply_fn(struct belay *b, int err, const struct belay_reply *r, void *arg);
 typedef void belay_grant_fn(struct belay *b, int err, const struct belay_grant *g, void *arg);
 
@@ -315,7 +315,8 @@ typedef void belay_grant_fn(struct belay *b, int err, const struct belay_grant *
  * called. */
 BELAY_API int belay_send(struct belay *b, const struct belay_bytes *words, size_t n,
                          belay_reply_fn *fn, void *arg);
-/* As belay_acquire(); `fn` is called with the last word only (granted, refused, timed out). */
+/* As belay_acquire(); `fn` is called once, with the final result (granted, refused, timed out).
+ */
 BELAY_API int belay_acquire_send(struct belay *b, const struct belay_acquire *want,
                                  belay_grant_fn *fn, void *arg);
 
@@ -325,11 +326,11 @@ BELAY_API int belay_acquire_send(struct belay *b, const struct belay_acquire *wa
  * session of the handle likewise. The library knows how long a lease is proven: the moment the
  * last successful request was *sent* plus the TTL, on CLOCK_BOOTTIME, so that a suspended
  * machine counts. `fn` is called once for every lease
- *   - that the server says is gone (why: BELAY_E_STALE, BELAY_E_LOST): perhaps somebody has it;
+ *   - that the server says is gone (why: BELAY_E_STALE, BELAY_E_LOST): another owner may have it;
  *   - that could not be renewed and is proven for only early_ms more (why: BELAY_E_CONNECT or
  *     BELAY_E_DEADLINE): nobody else can have it before left_ms have passed. Stop the work;
- *   - that was asked for again, or converted, and nobody knows with what outcome (why: that
- *     failure): the fence may be an old one.
+ *   - that was acquired again, or converted, with unknown outcome (why: the failure of that
+ *     request): the fence may have changed.
  * name is NULL for the session itself. early_ms is what you need to stop; 0: a tenth of the
  * TTL. */
 struct belay_lost {
@@ -341,15 +342,16 @@ struct belay_lost {
 typedef void belay_lost_fn(struct belay *b, const struct belay_lost *lost, void *arg);
 BELAY_API void belay_on_lost(struct belay *b, int64_t early_ms, belay_lost_fn *fn, void *arg);
 
-/* Until when every kept lease is proven, in ms of CLOCK_BOOTTIME; INT64_MAX: none is kept. */
+/* The time until which all kept leases are proven, in ms of CLOCK_BOOTTIME; INT64_MAX: none is
+ * kept. */
 BELAY_API int64_t belay_proven_ms(const struct belay *b);
 
 /* Do I hold it now? True when this handle was granted the lock (fence 0: under any fence), has
  * neither released nor lost it, and its lease is proven at this very moment: then nobody else
- * can have it, unless an operator broke it. It asks nobody but the clock, so it is right after
- * a stop too, before anything was dispatched. With or without `keep`; a lock in a session of
- * this handle is held no longer than that is proven. Of a lock in somebody else's session it
- * knows the lock's own TTL only, and without one it says false. */
+ * can have it, unless an operator broke it. It asks only the clock, so its answer is right after
+ * a stop, too, before anything was dispatched. It works with and without `keep`. A lock in a
+ * session of this handle is held no longer than the session is proven. Of a lock in another
+ * session it knows only the lock's own TTL; if there is none, it answers false. */
 BELAY_API bool belay_held(const struct belay *b, const char *name, uint64_t fence);
 
 /* ---- news ----------------------------------------------------------------------------- */
@@ -360,8 +362,8 @@ BELAY_API bool belay_held(const struct belay *b, const char *name, uint64_t fenc
 typedef void belay_event_fn(struct belay *b, int err, const struct belay_reply *event,
                             void *arg);
 
-/* News of locks whose name begins with `prefix` (NULL: all). One watch a handle; NULL fn ends
- * it. since: the last seq that was seen, 0: from now on. */
+/* Watches the locks whose names begin with `prefix` (NULL: all). A handle has one watch; a NULL
+ * `fn` ends it. since: the last seq that was seen; 0: from now on. */
 BELAY_API int belay_watch(struct belay *b, const char *prefix, uint64_t since,
                           belay_event_fn *fn, void *arg);
 

@@ -40,9 +40,9 @@ struct belay_queue_options {
     const char *url;    /* as psql takes it; NULL: the PG* environment */
     const char *schema; /* "belay" */
     const char *queue;
-    const char *worker; /* what others see of you; "host:pid" */
+    const char *worker; /* the name that others see; "host:pid" */
     enum belay_queue_mode mode;
-    unsigned concurrency;    /* 1: so many groups at a time, each on a thread */
+    unsigned concurrency;    /* 1: this many groups at a time, each on a thread */
     unsigned batch;          /* lease mode: groups per round trip; concurrency */
     unsigned lease_ms;       /* 30000 */
     unsigned max_attempts;   /* 10 */
@@ -52,7 +52,7 @@ struct belay_queue_options {
     int require_created;     /* 1: updates of an entity whose create failed are errors */
 };
 
-/* What one call works on. All of it is lent for the call. */
+/* The work of one call. All pointers are borrowed for the call. */
 struct belay_queue_group {
     const char *queue, *entity, *kind; /* kind: "create" or "update" */
     const char *process;               /* UUID of this claim */
@@ -61,8 +61,8 @@ struct belay_queue_group {
                                            "requests":[{"id","attempts","pushed_at","payload"},…]} */
 };
 
-/* Texts that the function leaves; they must live until it is called again on the same thread
- * or belay_queue_work() returns. At most 64 KiB are kept. */
+/* Texts that the function sets. They must stay valid until it is called again on the same thread,
+ * or until belay_queue_work() returns. At most 64 KiB are kept. */
 struct belay_queue_result {
     const char *outcome, *error;
 };
@@ -73,8 +73,8 @@ typedef enum belay_queue_verdict belay_queue_fn(void *arg,
                                                 const struct belay_queue_group *group,
                                                 struct belay_queue_result *result);
 
-/* Works until SIGTERM or SIGINT, or until the queue is empty (drain). 0, or -1 with a sentence
- * in `why`. Sets up its own event loop; it returns after the last call of `fn` has. */
+/* Works until SIGTERM or SIGINT, or until the queue is empty (drain). Returns 0, or -1 with the
+ * reason in `why`. It runs its own event loop, and returns after the last call of `fn` has. */
 __attribute__((visibility("default"))) int
 belay_queue_work(const struct belay_queue_options *options, belay_queue_fn *fn, void *arg,
                  char *why, size_t why_bytes);

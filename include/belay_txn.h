@@ -1,4 +1,4 @@
-/* belay_txn.h - transactions over variables and locks, written as they are thought.
+/* belay_txn.h - transactions over variables and locks, written as C expressions.
  *
  *   const struct belay_txn mds_enter = {
  *       .description = "MDS Entry for Zak Pak@'Cherry Grove'",
@@ -14,10 +14,10 @@
  *   if (err == BELAY_E_OK && r.status == BELAY_TXN_ERROR)
  *       printf("not now: %s\n", r.failed);                        // 1:/AssertOp/
  *
- * All of it happens or nothing. Every statement and operator: docs/TRANSACTIONS.md. The words
- * below are compound literals of C11: they live as long as the block they stand in, so write
- * the transaction where you send it. The namespace is the handle's, the session too unless
- * another is named. */
+ * A transaction happens as a whole or not at all. docs/TRANSACTIONS.md describes every statement
+ * and operator. The macros below make compound literals of C11, which live as long as the block
+ * that contains them: so write the transaction where you send it. Its namespace is the handle's,
+ * and so is its session unless another one is named. */
 #ifndef BELAY_TXN_H
 #define BELAY_TXN_H
 
@@ -49,7 +49,7 @@ enum belay_op_kind {
     BELAY_OP_UNLOCK,
 };
 
-/* One statement or operator. Use the words below rather than this. */
+/* One statement or operator. Use the macros below rather than this. */
 struct belay_op {
     enum belay_op_kind kind;
     const char *table, *key;       /* a variable */
@@ -57,9 +57,9 @@ struct belay_op {
     const char *json;              /* or any other JSON, in place of value */
     const char *description;       /* SET; NULL: the transaction's, then the session's */
     int64_t ttl_ms;                /* SET, LOCK; 0: as long as the session */
-    bool allow_duplicates;         /* SET: beside the records of others, or over the own one */
-    bool respect_exclusive;        /* SET: but not beside one that was set without it */
-    bool with_this_session;        /* EXISTS, SELECT: what this session has set counts too */
+    bool allow_duplicates;         /* SET: join the records of others, or replace the own one */
+    bool respect_exclusive;        /* SET: but do not join one that was set exclusively */
+    bool with_this_session;        /* EXISTS, SELECT: records of this session count, too */
     bool abort_if_not_found, many; /* SELECT */
     const char *into;              /* SELECT..., LOCK: the name in the data */
     const char *name, *owner;      /* LOCK, UNLOCK; owner NULL: the session's id */
@@ -106,7 +106,7 @@ struct belay_txn {
     const char *session; /* NULL: that of the handle */
     const char *description;
     int64_t wait_ms;       /* an assert that fails is waited for; 0: fail at once */
-    unsigned min_uptime_s; /* what the server must be able to say of itself, or it refuses */
+    unsigned min_uptime_s; /* the server refuses if it has not been up for this long */
     double min_trust;      /* 0..1; 0: any */
     const struct belay_op *const *statements; /* NULL: a ping of the session */
 };
@@ -123,8 +123,9 @@ struct belay_txn_result {
     const struct belay_reply *data; /* a list of [name, JSON] in the order of selection */
 };
 
-/* Sends it and waits for the outcome, wait_ms included. That it did not happen is no failure:
- * the call returns BELAY_E_OK and ret_r->status says so. BELAY_E_USAGE: the tree is not whole.
+/* Sends it and waits for the outcome, wait_ms included. A transaction that did not happen is not
+ * a failure: the call returns BELAY_E_OK and ret_r->status says so. BELAY_E_USAGE: the tree is
+ * incomplete.
  * After a failure of the call ret_r->status is BELAY_TXN_ERROR, without a cause.
  * While a transaction waits, later answers on this connection wait behind it; leases are kept
  * through a second one meanwhile. */
