@@ -28,10 +28,10 @@
  *   callback that got them returns.
  * - Structs of options may grow at the end in later versions: initialise them by name, zero the
  *   rest ({.name = "x"}). A member that is 0 or NULL means "the default".
- * - When the connection breaks before an answer came, or the server answers that it cannot serve
- *   now, the request is sent again, to the next address, until its time-out is over (without
- *   any connection: for timeout_ms at most). Requests that change something carry a random
- *   request id, so that they take effect once; a place in a line is kept. Commands of
+ * - When the connection breaks before an answer came, or the server answers that it cannot
+ *   serve now, the request is sent again, to the next address, until its time-out is over
+ *   (without any connection: for timeout_ms at most). Requests that change something carry a
+ *   random request id, so that they take effect once; a place in a line is kept. Commands of
  *   belay_call() and belay_send() that cannot be repeated safely are sent once.
  * - Durations are milliseconds. Fences and tickets are 64-bit numbers that only grow.
  *
@@ -236,8 +236,8 @@ BELAY_API int belay_acquire(struct belay *b, const struct belay_acquire *want,
 
 /* By fence, or by owner when fence is 0. By owner it frees every hold of that owner; if the
  * request is delayed on its way, this includes a hold that was granted meanwhile. So give the
- * fence if you know it. *ret_held (may be NULL) is false, with BELAY_E_OK, when the lock was not
- * held (any more). */
+ * fence if you know it. *ret_held (may be NULL) is false, with BELAY_E_OK, when the lock was
+ * not held (any more). */
 BELAY_API int belay_release(struct belay *b, const char *name, uint64_t fence,
                             const char *owner, bool *ret_held);
 /* ttl_ms 0: the last TTL of the hold. BELAY_E_STALE: not held (any more). */
@@ -274,12 +274,12 @@ BELAY_API int belay_namespace_list(struct belay *b, const char *after,
 
 /* ---- the session ---------------------------------------------------------------------- */
 
-/* Opens a session that is attached to this handle's connection. Locks that are acquired in it are
- * freed when it ends. It ends with the connection (after linger_ms), by belay_session_close(),
- * or ttl_ms after it was last kept. When the connection breaks, the next call or dispatch
- * connects to another address of the list and attaches the session again; if it has ended by
- * then, the result is BELAY_E_LOST and the lost callback. A handle has one session at most.
- * ttl_ms 0: 60,000. */
+/* Opens a session that is attached to this handle's connection. Locks that are acquired in it
+ * are freed when it ends. It ends with the connection (after linger_ms), by
+ * belay_session_close(), or ttl_ms after it was last kept. When the connection breaks, the next
+ * call or dispatch connects to another address of the list and attaches the session again; if
+ * it has ended by then, the result is BELAY_E_LOST and the lost callback. A handle has one
+ * session at most. ttl_ms 0: 60,000. */
 BELAY_API int belay_session_open(struct belay *b, int64_t ttl_ms, int64_t linger_ms,
                                  const char *description);
 /* Attaches a session that exists. ttl_ms 0: the TTL that the server reports. */
@@ -326,7 +326,8 @@ BELAY_API int belay_acquire_send(struct belay *b, const struct belay_acquire *wa
  * session of the handle likewise. The library knows how long a lease is proven: the moment the
  * last successful request was *sent* plus the TTL, on CLOCK_BOOTTIME, so that a suspended
  * machine counts. `fn` is called once for every lease
- *   - that the server says is gone (why: BELAY_E_STALE, BELAY_E_LOST): another owner may have it;
+ *   - that the server says is gone (why: BELAY_E_STALE, BELAY_E_LOST): another owner may have
+ *     it;
  *   - that could not be renewed and is proven for only early_ms more (why: BELAY_E_CONNECT or
  *     BELAY_E_DEADLINE): nobody else can have it before left_ms have passed. Stop the work;
  *   - that was acquired again, or converted, with unknown outcome (why: the failure of that
@@ -348,10 +349,10 @@ BELAY_API int64_t belay_proven_ms(const struct belay *b);
 
 /* Do I hold it now? True when this handle was granted the lock (fence 0: under any fence), has
  * neither released nor lost it, and its lease is proven at this very moment: then nobody else
- * can have it, unless an operator broke it. It asks only the clock, so its answer is right after
- * a stop, too, before anything was dispatched. It works with and without `keep`. A lock in a
- * session of this handle is held no longer than the session is proven. Of a lock in another
- * session it knows only the lock's own TTL; if there is none, it answers false. */
+ * can have it, unless an operator broke it. It asks only the clock, so its answer is right
+ * after a stop, too, before anything was dispatched. It works with and without `keep`. A lock
+ * in a session of this handle is held no longer than the session is proven. Of a lock in
+ * another session it knows only the lock's own TTL; if there is none, it answers false. */
 BELAY_API bool belay_held(const struct belay *b, const char *name, uint64_t fence);
 
 /* ---- news ----------------------------------------------------------------------------- */

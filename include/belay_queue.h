@@ -61,8 +61,8 @@ struct belay_queue_group {
                                            "requests":[{"id","attempts","pushed_at","payload"},…]} */
 };
 
-/* Texts that the function sets. They must stay valid until it is called again on the same thread,
- * or until belay_queue_work() returns. At most 64 KiB are kept. */
+/* Texts that the function sets. They must stay valid until it is called again on the same
+ * thread, or until belay_queue_work() returns. At most 64 KiB are kept. */
 struct belay_queue_result {
     const char *outcome, *error;
 };

@@ -14,10 +14,10 @@
  *   if (err == BELAY_E_OK && r.status == BELAY_TXN_ERROR)
  *       printf("not now: %s\n", r.failed);                        // 1:/AssertOp/
  *
- * A transaction happens as a whole or not at all. docs/TRANSACTIONS.md describes every statement
- * and operator. The macros below make compound literals of C11, which live as long as the block
- * that contains them: so write the transaction where you send it. Its namespace is the handle's,
- * and so is its session unless another one is named. */
+ * A transaction happens as a whole or not at all. docs/TRANSACTIONS.md describes every
+ * statement and operator. The macros below make compound literals of C11, which live as long as
+ * the block that contains them: so write the transaction where you send it. Its namespace is
+ * the handle's, and so is its session unless another one is named. */
 #ifndef BELAY_TXN_H
 #define BELAY_TXN_H
 
@@ -123,9 +123,9 @@ struct belay_txn_result {
     const struct belay_reply *data; /* a list of [name, JSON] in the order of selection */
 };
 
-/* Sends it and waits for the outcome, wait_ms included. A transaction that did not happen is not
- * a failure: the call returns BELAY_E_OK and ret_r->status says so. BELAY_E_USAGE: the tree is
- * incomplete.
+/* Sends it and waits for the outcome, wait_ms included. A transaction that did not happen is
+ * not a failure: the call returns BELAY_E_OK and ret_r->status says so. BELAY_E_USAGE: the tree
+ * is incomplete.
  * After a failure of the call ret_r->status is BELAY_TXN_ERROR, without a cause.
  * While a transaction waits, later answers on this connection wait behind it; leases are kept
  * through a second one meanwhile. */

@@ -1,6 +1,7 @@
 /* cancel.c - requests whose asker is gone: what waits leaves its line, what was granted is
  * freed. */
 #include "machine/cancel.h"
+#include "base/check.h"
 #include "base/mem.h"
 #include "machine/holders.h"
 #include "machine/line.h"
@@ -9,6 +10,7 @@
 #include "machine/node.h"
 #include "machine/request.h"
 #include "machine/session.h"
+#include "machine/sound.h"
 #include "machine/txn_wait.h"
 
 #include <stdlib.h>
@@ -55,6 +57,8 @@ static bool cancels_hold(const struct machine *m, const struct op *op, const str
 static void end_called_off(struct machine *m, struct wait *w, const struct op *op,
                            struct effects *fx)
 {
+    BELAY_DCHECK(wait_is_linked(w));
+    BELAY_CHECK(w->asker && cancels_wait(m, op, w)); /* nobody else's wait ends (I33) */
     if (op->flags & OP_END_WAIT) {
         wait_end(m, w, EVENT_TIMEOUT, REASON_CANCEL, fx);
     } else if (op->flags & OP_AWAY && w->receipt) {
@@ -69,6 +73,8 @@ static void end_called_off(struct machine *m, struct wait *w, const struct op *o
 static void free_called_off(struct machine *m, struct hold *h, const struct op *op,
                             struct effects *fx)
 {
+    BELAY_DCHECK(hold_is_linked(h));
+    BELAY_CHECK(h->asker && cancels_hold(m, op, h)); /* nobody else's hold is freed (I33) */
     if (op->flags & OP_END_WAIT || (op->flags & OP_AWAY && op->request.len))
         return; /* it was granted in that moment: it stays, or may be fetched */
     if (op->flags & OP_UNDO)
@@ -89,6 +95,7 @@ static void cancel_named(struct machine *m, struct lock *l, const struct op *op,
     const struct session *session =
         op->session.len ? session_find(m, op->account, op->session) : NULL;
     struct who who = {op->owner, session};
+    BELAY_DCHECK(lock_is_sound(l));
     if (op->flags & OP_UNDO) {
         w = waits ? list_item(l->more->waits.next, struct wait, in_lock) : NULL;
         h = l->n_holds == 1 ? list_item(l->holds.next, struct hold, in_lock) : NULL;
@@ -96,6 +103,8 @@ static void cancel_named(struct machine *m, struct lock *l, const struct op *op,
         w = waits ? wait_of(m, l, who) : NULL;
         h = holder_by_who(m, l, who);
     }
+    BELAY_CHECK(!w || w->lock == l);
+    BELAY_CHECK(!h || h->lock == l);
     if (w && cancels_wait(m, op, w))
         end_called_off(m, w, op, fx);
     else if (h && cancels_hold(m, op, h))
@@ -157,8 +166,9 @@ static void cancel_wait(struct machine *m, struct wait *w, uint64_t since_ms,
         wait_away(m, w, since_ms);
         return;
     }
-    wait_set_asker(m, w,
-                   0); /* nobody is answered: a node that lives tells its own clients why */
+    /* Nobody is answered: a node that lives tells its own clients why. */
+    wait_set_asker(m, w, 0);
+    BELAY_CHECK(w->asker == 0);
     wait_end(m, w, EVENT_LEFT, REASON_CANCEL, fx);
 }
 
@@ -190,7 +200,10 @@ static void cancel_runs(struct machine *m, uint64_t live, struct effects *fx)
         if (of_dead_run(waiting_asker(end), live))
             gone[n++] = end;
     }
+    BELAY_CHECK(n <= m->ends.count);
     qsort(gone, n, sizeof(struct heap_node *), node_by_ticket);
+    for (size_t i = 1; i < n; i++)
+        BELAY_CHECK(gone[i - 1]->seq < gone[i]->seq); /* before the first is freed */
     for (size_t i = 0; i < n; i++) {
         if (gone[i]->tag == END_WAIT)
             cancel_wait(m, heap_item(gone[i], struct wait, end), since_ms, fx);

@@ -62,6 +62,7 @@ static bool same_number(struct map_node *node, const void *key)
 
 static struct token *token_numbered(const struct machine *m, uint64_t number)
 {
+    BELAY_DCHECK(m->tokens.count == m->tokens_by_id.count);
     struct map_node *n = map_find(&m->tokens, hash_number(number), same_number, &number);
     return n ? map_item(n, struct token, by_number) : NULL;
 }
@@ -83,6 +84,7 @@ static struct token *token_find(const struct machine *m, struct slice id)
         return NULL;
     struct map_node *n =
         map_find(&m->tokens_by_id, hash_bytes(&m->key, id.data, id.len), same_id, id.data);
+    BELAY_DCHECK(!n || map_item(n, struct token, by_id)->number > 0);
     return n ? map_item(n, struct token, by_id) : NULL;
 }
 
@@ -124,6 +126,7 @@ static void token_add(struct machine *m, const struct token_parts *from)
     map_add(&m->tokens_by_id, &t->by_id, hash_bytes(&m->key, t->id, TOKEN_ID_BYTES));
     if (t->account)
         t->account->n_tokens++;
+    BELAY_CHECK(m->tokens.count == m->tokens_by_id.count);
 }
 
 static void token_remove(struct machine *m, struct token *t)
@@ -148,6 +151,7 @@ void token_remove_all(struct machine *m, const struct account *a)
         if (!a || t->account == a)
             token_remove(m, t);
     }
+    BELAY_CHECK(a ? a->n_tokens == 0 : m->tokens.count == 0);
 }
 
 bool token_lives(const struct machine *m, uint64_t number)
@@ -346,6 +350,7 @@ static void token_make(struct machine *m, struct account *a, const struct op *op
                                 .created_ms = op->wall_ms,
                                 .expires_ms = op->until_ms};
     BELAY_CHECK(a && parts.number == m->last_token);
+    BELAY_CHECK(m->group == 0); /* shards are told of tokens, they make none */
     token_add(m, &parts);
     struct op message = {.kind = op->kind,
                          .account = op->account,
@@ -413,6 +418,7 @@ void token_rotate(struct machine *m, const struct op *op, struct effects *fx)
     struct token *t = outbox_may_tell(m, op, fx) ? token_named(m, op, fx) : NULL;
     if (!t || !brings_sum(op, fx))
         return;
+    BELAY_CHECK(op->owner.len == TOKEN_SUM_BYTES);
     token_renew(t, t->generation + 1, op->until_ms != 0);
     memcpy(t->old_sum, t->sum, TOKEN_SUM_BYTES);
     memcpy(t->sum, op->owner.data, TOKEN_SUM_BYTES);
@@ -434,6 +440,7 @@ void token_revoke(struct machine *m, const struct op *op, struct effects *fx)
     struct op message = {.kind = OP_TOKEN_REVOKE, .name = op->name, .fence = t->number};
     outbox_post_all(m, &message);
     token_remove(m, t);
+    BELAY_DCHECK(!token_find(m, op->name));
     account_tell(m, op, EVENT_TOKEN_REVOKED, fx);
 }
 

@@ -105,6 +105,7 @@ static bool is_up(const struct replica *o, uint64_t id)
     if (is_self(o, id))
         return true;
     const struct standing *s = replica_standing(o, id);
+    BELAY_CHECK(s->heard_ms <= replica_now(o));
     return s->run != 0 && s->heard_ms != 0 &&
            replica_now(o) - s->heard_ms < o->config.election_ms;
 }

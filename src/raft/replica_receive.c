@@ -14,6 +14,7 @@ static void hear_leader(struct replica_group *r, const struct peer_message *msg)
 {
     uint64_t leader = group_leader(r->group);
     uint64_t term = group_term(r->group);
+    BELAY_CHECK(r->heard_term <= term && r->heard_at <= replica_now(r->o));
     if (leader && leader != r->o->config.node && r->heard_term != term) {
         r->heard_term = term;
         r->heard_ms = 0;
@@ -45,6 +46,7 @@ static const char *forward_problem(struct replica_group *r, const struct peer_me
 static void complain(struct replica *o, uint64_t node, const char *what)
 {
     struct standing *s = &o->standings[place_of(node)];
+    BELAY_CHECK(what && what[0] && s->wrong_ms <= replica_now(o) + ORDER_COMPLAIN_MS);
     if (replica_now(o) < s->wrong_ms)
         return;
     s->wrong_ms = replica_now(o) + ORDER_COMPLAIN_MS;
@@ -82,6 +84,7 @@ static const char *problem_of_message(struct replica_group *r, const struct peer
 /* NULL, or what is wrong. */
 static const char *receive_message(struct replica *o, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->group_no < o->base.n_groups && msg->from != o->config.node);
     struct replica_group *r = &o->replicas[msg->group_no];
     const char *what = problem_of_message(r, msg);
     if (!what && !lead_hear(o, msg))

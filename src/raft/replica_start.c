@@ -33,6 +33,7 @@ const char start_over_text[] =
 uint64_t start_number(uint64_t run, uint64_t seed)
 {
     uint64_t random = seed * 0x9e3779b97f4a7c15U >> RUN_SHIFT;
+    BELAY_CHECK(run <= UINT64_MAX >> RUN_SHIFT && random >> RUN_SHIFT == 0);
     return run << RUN_SHIFT | random;
 }
 
@@ -91,6 +92,7 @@ static void ask_voter(struct doubt *d, uint64_t node)
 {
     size_t place = place_of(node);
     d->asked[place] = node > d->asked[place] ? node : d->asked[place];
+    BELAY_CHECK(d->asked[place] >= node);
 }
 
 static void ask_voters(struct doubt *d, const struct group_conf *conf)
@@ -196,6 +198,7 @@ static void lengthen(struct group_floor *floor, const struct group_floor *by)
         floor->log_term = by->log_term;
         floor->index = by->index;
     }
+    BELAY_CHECK(floor->log_term >= by->log_term);
 }
 
 /* What a voter said before its own disk was put back counts no more: nobody has that log now,
@@ -204,6 +207,7 @@ static void lengthen(struct group_floor *floor, const struct group_floor *by)
 static void lower_gate(struct replica_group *r)
 {
     struct group_floor floor = {.term = r->doubt.term};
+    BELAY_CHECK(r->doubt.lasts);
     for (size_t i = 0; i < NODE_PLACES; i++)
         if (r->doubt.asked[i] != 0)
             lengthen(&floor, &r->doubt.floors[i]);
@@ -259,6 +263,7 @@ bool start_hear(struct replica *o, const struct peer_message *msg)
  * known. */
 static bool catches_up(const struct replica_group *r)
 {
+    BELAY_CHECK(r->doubt.lasts && replica_now(r->o) >= r->heard_at);
     return replica_now(r->o) - r->heard_at < r->o->config.doubt_ms &&
            (fetch_is_of(r) || group_last(r->group) < r->heard_commit);
 }

@@ -23,6 +23,7 @@ uint64_t status_age(const struct order *base, size_t group_no, uint64_t *ret_now
     const struct replica_group *r = &o->replicas[group_no];
     if (r->leads)
         return 0;
+    BELAY_CHECK(replica_now(o) >= (r->heard_at ? r->heard_at : o->opened_ms));
     uint64_t age_ms = replica_now(o) - (r->heard_at ? r->heard_at : o->opened_ms);
     *ret_now_ms = r->heard_ms + age_ms;
     return age_ms;
@@ -45,6 +46,7 @@ static void say_leaderless(const struct replica_group *r, struct see *ret)
         heard += id == o->config.node ||
                  (heard_ms != 0 && replica_now(o) - heard_ms < UINT64_C(2) * ORDER_STEER_MS);
     }
+    BELAY_CHECK(heard <= voters && voters <= GROUP_SERVERS_MAX);
     ret->word = heard > voters / 2 ? "no-leader" : "no-majority";
     if (voters == 0)
         snprintf(ret->text, sizeof ret->text,
@@ -142,6 +144,7 @@ const struct standing *replica_standing(const struct replica *o, uint64_t node)
 {
     static const struct standing none;
     size_t place = place_of(node);
+    BELAY_CHECK(place < NODE_PLACES && none.run == 0);
     return o->seen[place] == node ? &o->standings[place] : &none;
 }
 
@@ -185,6 +188,7 @@ static bool is_silent(const struct replica *o, uint64_t node)
 {
     uint64_t heard_ms = replica_standing(o, node)->heard_ms;
     uint64_t since_ms = heard_ms > o->opened_ms ? heard_ms : o->opened_ms;
+    BELAY_CHECK(replica_now(o) >= since_ms);
     return replica_now(o) - since_ms >= ORDER_UNHEARD_MS;
 }
 
@@ -233,6 +237,7 @@ uint64_t replica_cluster(const struct replica *o)
 
 size_t replica_groups(const struct replica *o)
 {
+    BELAY_CHECK(o->base.n_groups > 0 && o->base.n_groups <= LIMIT_GROUPS);
     return o->base.n_groups;
 }
 
@@ -267,6 +272,7 @@ uint64_t replica_snapshots_failed(const struct replica *o)
 
 uint64_t replica_kept_bytes(const struct replica *o, size_t group_no)
 {
+    BELAY_CHECK(group_no < o->base.n_groups);
     uint64_t lsn = group_oldest_lsn(o->replicas[group_no].group);
     return lsn == UINT64_MAX ? 0 : journal_bytes_from(o->journal, lsn);
 }

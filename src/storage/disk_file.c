@@ -47,6 +47,7 @@ static bool write_all(int fd, struct slice data, off_t at)
             errno = n == 0 ? ENOSPC : errno;
             return false;
         }
+        BELAY_CHECK((size_t)n <= data.len);
         data.data += n;
         data.len -= (size_t)n;
         at += n;
@@ -150,6 +151,7 @@ static enum belay_err file_read(struct disk *d, const char *name, struct buf *ou
         if (n == 0)
             break;
         out->end += (size_t)n;
+        BELAY_CHECK(out->end <= out->cap);
     }
     err = BELAY_OK;
 out:
@@ -203,6 +205,7 @@ static enum belay_err file_map(struct disk *d, const char *name, struct slice *r
     if (mem != MAP_FAILED)
         *ret_bytes = slice_of(mem, (size_t)st.st_size);
     ok = ok && (st.st_size == 0 || mem != MAP_FAILED);
+    BELAY_CHECK(!ok || ret_bytes->len == (size_t)st.st_size);
     int saved = errno;
     close(fd);
     errno = saved;
