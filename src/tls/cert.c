@@ -327,19 +327,19 @@ static void add_to_list(X509_CRL *list, X509 *cert, const struct ca *ca)
 static enum belay_err write_ca(const char *dir, const char *path, const struct ca *ca,
                                X509_CRL *list)
 {
-    char new[PATH_MAX_BYTES];
-    enum belay_err err = path_of(new, dir, "ca", ".crt.new");
+    char beside[PATH_MAX_BYTES];
+    enum belay_err err = path_of(beside, dir, "ca", ".crt.new");
     if (err == BELAY_OK)
-        err = write_pem(new, 0644, ca->cert, NULL);
+        err = write_pem(beside, 0644, ca->cert, NULL);
     if (err != BELAY_OK)
         return err;
-    FILE *f = fopen(new, "ae");
+    FILE *f = fopen(beside, "ae");
     bool ok = f && PEM_write_X509_CRL(f, list) == 1 && fflush(f) == 0 && fsync(fileno(f)) == 0;
     if (f)
         ok = fclose(f) == 0 && ok;
-    if (ok && rename(new, path) == 0)
+    if (ok && rename(beside, path) == 0)
         return BELAY_OK;
-    (void)unlink(new);
+    (void)unlink(beside);
     return fail(BELAY_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
 }
 
