@@ -43,7 +43,10 @@ static void variable_of(const char *option, char *ret)
 {
     size_t n = (size_t)snprintf(ret, VARIABLE_BYTES_MAX, "BELAY_%s", option);
     for (size_t i = 0; i < n; i++)
-        ret[i] = ret[i] == '-' ? '_' : (char)toupper((unsigned char)ret[i]);
+        if (ret[i] == '-')
+            ret[i] = '_';
+        else
+            ret[i] = (char)toupper((unsigned char)ret[i]);
 }
 
 static int say(const struct cli *c, const char *where, const char *what, const char *why)
