@@ -80,6 +80,7 @@ static const char *check_line(const struct machine *m, const struct lock *l)
     const struct more *more = l->more;
     uint32_t n = 0, barring = 0, timed = 0;
     uint64_t ticket = 0;
+    const struct list *next = more->barring.next;
     list_each (it, &more->waits) {
         const struct wait *w = list_item(it, const struct wait, in_lock);
         PASS_ON(check_wait(m, l, w));
@@ -92,9 +93,14 @@ static const char *check_line(const struct machine *m, const struct lock *l)
         }
         n++;
         PROMISE(n == wait_position(w));
-        barring += wait_bars_shared(w);
+        if (wait_bars_shared(w)) {
+            PROMISE(next == &w->in_barring);
+            next = next->next;
+            barring++;
+        }
         timed += w->policy == POLICY_TIMED;
     }
+    PROMISE(next == &more->barring);
     PROMISE(n == more->n_waits && barring == more->n_barring && timed == more->n_timed);
     PROMISE(n || more->closed.pos || more->body_len);               /* else it would be gone */
     bool is_due = more->closed.pos && more->closed.at <= m->now_ms; /* its turn will come */

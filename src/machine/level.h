@@ -24,6 +24,7 @@ enum {
     LEVEL_PLACES = 1,      /* members with numbers above 127 (raft/place.h) */
     LEVEL_SILENCE = 1,     /* whoever waits at a node that is not heard is passed over */
     LEVEL_BOUNDED = 1,     /* what a transaction looks at is counted, and limited */
-    LEVEL_NEWEST = LEVEL_KEEP_FIRST,
+    LEVEL_PARTS = 2, /* a long line, and many lines, are served in several steps (line.c) */
+    LEVEL_NEWEST = LEVEL_PARTS,
 };
 #endif

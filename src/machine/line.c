@@ -51,10 +51,16 @@ bool wait_bars_shared(const struct wait *w)
     return w->policy == POLICY_HARD;
 }
 
+uint64_t wait_quiet_from(const struct wait *w)
+{
+    uint64_t shared_ms = w->policy == POLICY_TIMED ? w->lock->more->quiet_from_ms : 0;
+    return w->quiet_from_ms > shared_ms ? w->quiet_from_ms : shared_ms;
+}
+
 uint64_t wait_quiet_at(const struct wait *w)
 {
     BELAY_CHECK(w->policy == POLICY_TIMED);
-    return w->quiet_from_ms + w->quiet_ms;
+    return wait_quiet_from(w) + w->quiet_ms;
 }
 
 /* When to look at the wait again: its deadline, or earlier, when it may have been quiet. */
@@ -96,6 +102,9 @@ void wait_link(struct machine *m, struct wait *w)
     BELAY_DCHECK(w->weight > 0 && w->weight <= w->lock->capacity);
     BELAY_DCHECK(!wait_of(m, w->lock, who));
     list_push_back(&more->waits, &w->in_lock);
+    list_init(&w->in_barring);
+    if (wait_bars_shared(w))
+        list_push_back(&more->barring, &w->in_barring);
     rank_push_back(&more->ranks, &w->rank, w->end.seq);
     list_init(&w->in_session);
     list_init(&w->in_waiter);
@@ -146,6 +155,8 @@ struct wait *wait_add(struct machine *m, struct lock *l, const struct op *op,
     if (upgrade) { /* ahead of everybody */
         list_remove(&w->in_lock);
         list_push_front(&l->more->waits, &w->in_lock);
+        list_remove(&w->in_barring);
+        list_push_front(&l->more->barring, &w->in_barring);
         rank_remove(&l->more->ranks, &w->rank);
         rank_push_front(&l->more->ranks, &w->rank, w->end.seq);
     }
@@ -225,6 +236,7 @@ static void unlink_and_free(struct machine *m, struct wait *w)
     heap_remove(&m->ends, &w->end);
     BELAY_DCHECK(more->n_barring >= wait_bars_shared(w) && more->n_timed <= more->n_waits);
     list_remove(&w->in_lock);
+    list_remove(&w->in_barring);
     rank_remove(&more->ranks, &w->rank);
     list_remove(&w->in_session);
     list_remove(&w->in_node);
@@ -301,15 +313,16 @@ void wait_away(struct machine *m, struct wait *w, uint64_t since_ms)
     wait_arm(m, w);
 }
 
-void wait_expire(struct machine *m, struct wait *w, struct effects *fx)
+uint64_t wait_expire(struct machine *m, struct wait *w, struct effects *fx)
 {
     BELAY_DCHECK(over(&w->end, m->now_ms));
     if (w->deadline_ms <= m->now_ms) {
         time_out(m, w, fx);
-        return;
+        return 1;
     }
-    wait_arm(m, w); /* it may have been quiet for long enough */
+    wait_arm(m, w); /* it may have been quiet for long enough, or the line goes on behind it */
     lock_touch(m, w->lock);
+    return m->level >= LEVEL_PARTS ? WAIT_LOOK_UNITS : 1;
 }
 
 bool line_fits(const struct lock *l, uint32_t weight)
@@ -362,7 +375,7 @@ static void grant_wait(struct machine *m, struct wait *w, struct effects *fx)
     receipt_settle(m, &receipt, ev);
 }
 
-/* What line_serve() does next. */
+/* What line_serve() does next. The dead are not granted, but removed. */
 enum service { SERVE_GRANT, SERVE_PASS, SERVE_STOP };
 
 static enum service judge(const struct machine *m, const struct wait *w, bool only_shared)
@@ -440,40 +453,82 @@ bool line_bars(const struct machine *m, const struct lock *l, bool is_shared)
     return false;
 }
 
+/* --- serving --- */
+
+/* One walk along a line. */
+struct walk {
+    struct machine *m;
+    struct lock *l;
+    bool only_shared; /* one who may be passed is passed: the others may only share */
+    size_t dead, passed;
+};
+
+/* The next one behind `w`. Who is exclusive and may be passed cannot go any more behind another
+ * one who cannot: then only the others are looked at. */
+static struct wait *next_behind(const struct walk *k, const struct wait *w)
+{
+    const struct more *more = k->l->more;
+    if (!k->only_shared || k->m->level < LEVEL_PARTS) {
+        struct list *next = w->in_lock.next;
+        return next == &more->waits ? NULL : list_item(next, struct wait, in_lock);
+    }
+    struct list *next = list_empty(&w->in_barring) ? more->barring.next : w->in_barring.next;
+    for (; next != &more->barring; next = next->next) {
+        struct wait *v = list_item(next, struct wait, in_barring);
+        if (v->end.seq > w->end.seq)
+            return v;
+    }
+    return NULL;
+}
+
+/* May no more be done for this line in this step? Then the turn of `w` comes in the next one,
+ * and serves the line again. */
+static bool is_used_up(struct walk *k, struct wait *w, bool dead)
+{
+    struct machine *m = k->m;
+    bool used_up = m->level >= LEVEL_PARTS ? m->line_units == 0
+                                           : dead && k->dead++ == MACHINE_EXPIRE_BATCH;
+    if (used_up && w->end.at > m->now_ms)
+        heap_set(&m->ends, &w->end, m->now_ms);
+    m->line_units -= m->line_units > 0;
+    return used_up;
+}
+
+static enum service serve_next(struct walk *k, struct wait *w, struct effects *fx)
+{
+    struct machine *m = k->m;
+    bool dead = is_dead(m, w);
+    if (!dead && node_is_silent(m, w->asker))
+        return k->passed++ < LINE_PASS_MAX ? SERVE_PASS : SERVE_STOP;
+    enum service next = dead ? SERVE_GRANT : judge(m, w, k->only_shared);
+    if (next == SERVE_PASS) {
+        k->only_shared = true;
+        wait_arm(m, w);
+    }
+    if (next != SERVE_GRANT)
+        return next;
+    if (is_used_up(k, w, dead))
+        return SERVE_STOP;
+    if (dead)
+        remove_dead(m, w, fx);
+    else if (w->upgrade)
+        grant_upgrade(m, w, fx);
+    else
+        grant_wait(m, w, fx);
+    return SERVE_GRANT;
+}
+
 void line_serve(struct machine *m, struct lock *l, struct effects *fx)
 {
     if (!l->more || l->more->n_waits == 0 || l->space->doomed || lock_is_closed(l, m->now_ms))
         return;
-    bool only_shared = false;
-    size_t dead = 0, passed = 0;
-    list_each_safe(it, &l->more->waits)
-    {
-        struct wait *w = list_item(it, struct wait, in_lock);
-        if (is_dead(m, w)) {
-            if (dead++ == MACHINE_EXPIRE_BATCH) {
-                if (w->end.at > m->now_ms)
-                    heap_set(&m->ends, &w->end, m->now_ms);
-                break; /* its own turn comes, and serves the line again */
-            }
-            remove_dead(m, w, fx);
-            continue;
-        }
-        if (node_is_silent(m, w->asker)) {
-            if (passed++ == LINE_PASS_MAX)
-                break;
-            continue;
-        }
-        enum service next = judge(m, w, only_shared);
-        if (next == SERVE_STOP)
-            break;
-        if (next == SERVE_PASS) {
-            only_shared = true;
-            wait_arm(m, w);
-        } else if (w->upgrade) {
-            grant_upgrade(m, w, fx);
-        } else {
-            grant_wait(m, w, fx);
-        }
+    struct walk k = {.m = m, .l = l};
+    struct wait *w = list_item(l->more->waits.next, struct wait, in_lock), *next;
+    for (enum service done = SERVE_GRANT; w && done != SERVE_STOP; w = next) {
+        next = next_behind(&k, w); /* it may be gone afterwards */
+        done = serve_next(&k, w, fx);
+        if (done == SERVE_PASS)
+            next = next_behind(&k, w);
     }
     BELAY_DCHECK(lock_is_sound(l));
 }

@@ -18,6 +18,7 @@ void wait_ask(struct machine *m, struct wait *w, const struct op *op);
 size_t wait_position(const struct wait *w); /* 1: next */
 bool wait_bars_shared(const struct wait *w);
 void wait_arm(struct machine *m, struct wait *w); /* when to look at it again */
+uint64_t wait_quiet_from(const struct wait *w);
 uint64_t wait_quiet_at(const struct wait *w);
 void wait_set_body(struct wait *w, const struct op *op);
 struct event *wait_news(const struct machine *m, const struct wait *w, enum event_kind kind,
@@ -25,7 +26,9 @@ struct event *wait_news(const struct machine *m, const struct wait *w, enum even
 /* The wait is gone afterwards and its asker answered; its line is touched. */
 void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reason reason,
               struct effects *fx);
-void wait_expire(struct machine *m, struct wait *w, struct effects *fx);
+/* Units of work that it took. A look is dear: it takes a far way in the heap, twice. */
+enum { WAIT_LOOK_UNITS = 8 };
+uint64_t wait_expire(struct machine *m, struct wait *w, struct effects *fx);
 /* Over, and its own turn to be worked off has not come yet: then it comes now. */
 void wait_end_if_dead(struct machine *m, struct wait *w, struct effects *fx);
 /* It was last heard at `since_ms`; it has a receipt, by which it may come back. */

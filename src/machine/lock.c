@@ -78,6 +78,7 @@ struct more *lock_more(struct lock *l)
         l->more = mem_zalloc(sizeof *l->more);
         l->more->lock = l;
         list_init(&l->more->waits);
+        list_init(&l->more->barring);
         l->more->closed.tag = END_CLOSED;
     }
     BELAY_CHECK(l->more->lock == l);
@@ -223,7 +224,13 @@ void hold_place(struct machine *m, struct hold *h)
 /* A shared holder has come: whoever waits for quiet begins to wait anew. */
 static void disturb(struct machine *m, struct lock *l)
 {
-    if (!l->more || l->more->n_timed == 0 || l->more->disturbed == m->now_ms + 1)
+    if (!l->more || l->more->n_timed == 0)
+        return;
+    if (m->level >= LEVEL_PARTS) {
+        l->more->quiet_from_ms = m->now_ms; /* each of them sees it when its turn comes */
+        return;
+    }
+    if (l->more->disturbed == m->now_ms + 1)
         return; /* whoever has come in this very moment has not been quiet for longer */
     l->more->disturbed = m->now_ms + 1;
     BELAY_CHECK(l->capacity == CAPACITY_RW && l->more->n_timed <= l->more->n_waits);

@@ -140,7 +140,7 @@ static uint64_t expire(struct machine *m, uint64_t budget, struct effects *fx)
             hold_expire(m, heap_item(top, struct hold, end), fx);
             break;
         case END_WAIT:
-            wait_expire(m, heap_item(top, struct wait, end), fx);
+            units = wait_expire(m, heap_item(top, struct wait, end), fx);
             break;
         case END_SESSION:
             units += heap_item(top, struct session, end)->n_items;
@@ -282,6 +282,7 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     if (op->kind == OP_NODE)
         node_note(m, op); /* before anything is given to somebody who waits there */
     m->txn_work = 0;
+    m->line_units = m->batch;
     if (!list_empty(&m->doomed) || m->accounts_left)
         namespace_bury(m); /* the events of the step before may have pointed into them */
     uint64_t budget = expire(m, m->batch, fx); /* leases end here and nowhere else */
@@ -293,6 +294,7 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     if (m->receipts.n_answered)
         receipt_drop_old(m);
     size_t first = fx->n;
+    m->line_units = m->batch; /* its own: what was due does not hold it up */
     bool overrides = op->flags & (OP_MAY_BREAK | OP_SEES_ALL) && token_overrides(m, op);
     if (is_refused(m, op, fx))
         ; /* and answered */

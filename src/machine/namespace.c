@@ -231,17 +231,20 @@ void namespace_delete(struct machine *m, const struct op *op, struct effects *fx
     (void)namespace_reap(m, MACHINE_EXPIRE_BATCH, fx);
 }
 
-/* Takes one lock apart; what it cost. */
-static uint64_t reap_lock(struct machine *m, struct lock *l, struct effects *fx)
+/* Takes one lock apart, or the front of its line; what it cost. */
+static uint64_t reap_lock(struct machine *m, struct lock *l, uint64_t budget,
+                          struct effects *fx)
 {
-    BELAY_CHECK(l->space->doomed);
-    uint64_t units = 1;
-    for (; l->more && !list_empty(&l->more->waits); units++)
+    BELAY_CHECK(l->space->doomed && budget > 0);
+    uint64_t units = 1, most = m->level >= LEVEL_PARTS ? budget : NEVER;
+    for (; l->more && !list_empty(&l->more->waits) && units <= most; units++)
         wait_end(m, list_item(l->more->waits.next, struct wait, in_lock), EVENT_LEFT,
                  REASON_NAMESPACE, fx);
-    for (; !list_empty(&l->holds); units++)
+    for (; !list_empty(&l->holds) && units <= most; units++)
         hold_end(m, list_item(l->holds.next, struct hold, in_lock), EVENT_EXPIRED,
                  REASON_NAMESPACE, fx);
+    if (units > most)
+        return units; /* the rest goes later */
     BELAY_CHECK(l->n_holds == 0 && l->used == 0);
     lock_set_body(l, slice_of("", 0));
     if (l->more)
@@ -283,7 +286,7 @@ static uint64_t reap_locks(struct machine *m, struct space *s, uint64_t budget,
     size_t n;
     while (budget && (n = first_locks(s, locks)) > 0)
         for (size_t i = 0; i < n && budget; i++) {
-            uint64_t units = reap_lock(m, locks[i], fx);
+            uint64_t units = reap_lock(m, locks[i], budget, fx);
             budget -= units < budget ? units : budget;
             lock_serve_touched(m, fx);
         }

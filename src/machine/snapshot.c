@@ -111,7 +111,7 @@ static void put_wait(struct buf *out, const struct wait *w)
     varint_put(out, w->asker);
     varint_put(out, w->since_ms);
     varint_put(out, w->deadline_ms);
-    varint_put(out, w->quiet_from_ms);
+    varint_put(out, wait_quiet_from(w));
     varint_put(out, w->ttl_ms);
     varint_put(out, w->grace_ms);
     varint_put(out, w->delay_ms);

@@ -98,12 +98,13 @@ struct space {
 
 struct more {
     struct lock *lock;
-    struct list waits; /* by place in the line */
-    struct rank ranks; /* the same, for their positions */
-    uint32_t n_waits;
-    uint32_t n_barring; /* waits that a new shared request may not pass */
+    struct list waits;   /* by place in the line */
+    struct list barring; /* those of them that a new shared request may not pass */
+    struct rank ranks;   /* all of them, for their positions */
+    uint32_t n_waits, n_barring;
     uint32_t n_timed;
-    uint64_t disturbed;      /* 1 + when all timed ones began anew; not part of the state */
+    uint64_t disturbed;      /* below LEVEL_PARTS: 1 + when all timed ones began anew */
+    uint64_t quiet_from_ms;  /* since LEVEL_PARTS: before it, no timed one has been quiet */
     uint64_t searched;       /* as in struct waiter */
     struct heap_node closed; /* at: when it opens */
     char *body;
@@ -158,7 +159,7 @@ struct waiter { /* somebody who waits for something, or for many things */
 enum away { AWAY_NOT, AWAY, AWAY_CUT };
 
 struct wait {
-    struct list in_lock, in_session, in_waiter, in_node;
+    struct list in_lock, in_barring, in_session, in_waiter, in_node;
     struct rank_node rank;
     struct map_node by_place; /* by who and lock */
     struct waiter *waiter;
@@ -322,6 +323,7 @@ struct machine {
     uint64_t searches;
     struct pool pool;    /* of locks and holds */
     unsigned batch;      /* see machine_set_batch() */
+    uint64_t line_units; /* of work that are left in this step for lines */
     uint64_t asker_mask; /* what a CANCEL compares; see machine_set_askers() */
     bool by_number;
 };

@@ -109,7 +109,7 @@ struct sim_node {
     struct order *order; /* NULL: it is down */
     struct engine *engine;
     struct feed *feed;
-    bool old;      /* it does not know the newest level */
+    bool old;      /* it does not know the newest levels: one of them or all */
     uint64_t life; /* counts starts: events of an earlier one are void */
     uint64_t paused_until;
     uint64_t lost_ms; /* it died, and its connections with all others ended; 0: not with all */

@@ -2,6 +2,7 @@
 #include "sim.h"
 
 #include "events/feed.h"
+#include "machine/level.h"
 #include "raft/place.h"
 
 #include <inttypes.h>
@@ -259,7 +260,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                                     .piece_bytes = 40 + w->plan.seed * 97 % 300,
                                     .silence_ms =
                                         w->plan.seed % 2 ? 0 : 700, /* a node is soon gone */
-                                    .levels_unknown = n->old,
+                                    .levels_unknown = n->old ? 1 + n->w->plan.seed % LEVEL_NEWEST : 0,
                                     .doubt_ms = w->plan.old_copies ? DOUBT_MS : 0,
                                     .inflight = w->plan.inflight,
                                     .guards_off = w->options->guards_off,

@@ -321,12 +321,8 @@ void twin_give(struct twin *t, struct t_hold *h)
 
 struct event *twin_granted(struct twin *t, const struct t_hold *h, struct effects *fx)
 {
-    if (h->mode == MODE_SHARED) {
-        h->lock->last_shared = t->now;
-        for (size_t i = 0; i < t->n_waits; i++)
-            if (t->waits[i]->lock == h->lock && t->waits[i]->policy == POLICY_TIMED)
-                twin_plan_look(t, t->waits[i]);
-    }
+    if (h->mode == MODE_SHARED)
+        h->lock->last_shared = t->now; /* timed waits see it when they are looked at */
     struct event *ev = twin_tell_hold(t, h, EVENT_GRANTED, fx);
     ev->asker = h->asker;
     ev->count = h->mode == MODE_SEMAPHORE ? h->permits : 0;
@@ -441,28 +437,42 @@ static size_t line_up(struct twin *t, const struct t_lock *l)
     return n;
 }
 
+/* An op does so much for lines; then the turn of `w` comes in the next one. */
+static bool is_used_up(struct twin *t, struct t_wait *w)
+{
+    if (t->units == 0) {
+        w->look = w->look < t->now ? w->look : t->now;
+        return true;
+    }
+    t->units--;
+    return false;
+}
+
 static void serve_line(struct twin *t, struct t_lock *l, struct effects *fx)
 {
     bool only_shared = false;
-    size_t dead = 0;
     if (twin_closed(l, t->now) || l->space->doomed)
         return;
     size_t n = line_up(t, l);
     for (size_t i = 0; i < n; i++) {
         struct t_wait *w = t->line[i];
-        if (twin_is_dead(t, w) && dead++ == MACHINE_EXPIRE_BATCH)
-            break;
-        if (twin_is_dead(t, w)) {
-            twin_end_dead(t, w, fx);
-        } else if (twin_is_passed(t, w->asker)) {
+        if (only_shared && w->policy != POLICY_HARD)
+            continue; /* it cannot go behind another one that cannot */
+        bool dead = twin_is_dead(t, w);
+        if (!dead && twin_is_passed(t, w->asker))
             continue;
-        } else if (may_go(t, w, only_shared)) {
+        bool goes = dead || may_go(t, w, only_shared);
+        if (!goes && w->policy == POLICY_HARD)
+            break;
+        if (goes && is_used_up(t, w))
+            break;
+        if (dead) {
+            twin_end_dead(t, w, fx);
+        } else if (goes) {
             grant_waiter(t, w, fx);
-        } else if (w->policy != POLICY_HARD) {
+        } else {
             twin_plan_look(t, w);
             only_shared = true;
-        } else {
-            break;
         }
     }
 }
@@ -639,6 +649,7 @@ static uint64_t work_off(struct twin *t, const struct due *d, struct effects *fx
     if (d->hold) {
         end_hold(t, d->hold, fx);
     } else if (d->wait) {
+        units = d->wait->end <= t->now ? 1 : 8;
         end_wait(t, d->wait, fx);
     } else if (d->session) {
         for (size_t i = 0; i < t->n_holds; i++)
@@ -692,7 +703,7 @@ void twin_apply(struct twin *t, const struct op *op, struct effects *fx)
         t->now = op->now_ms;
     if (op->kind == OP_NODE)
         hear_node(t, op);
-    uint64_t budget = t->batch;
+    uint64_t budget = t->units = t->batch;
     for (struct due d = next_due(t); budget && d.at <= t->now; d = next_due(t)) {
         uint64_t units = work_off(t, &d, fx);
         budget -= units < budget ? units : budget;
@@ -700,6 +711,7 @@ void twin_apply(struct twin *t, const struct op *op, struct effects *fx)
     twin_serve(t, fx);
     twin_reap(t, budget, fx);
     twin_settle(t, fx); /* before the op: it may ask again for what has just been answered */
+    t->units = t->batch;
     if (op->request.len && op->kind != OP_CANCEL)
         twin_once(t, op, fx);
     else

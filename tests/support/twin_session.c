@@ -192,13 +192,13 @@ static struct t_lock *first_lock(const struct twin *t, const struct t_space *s)
     return first;
 }
 
-static uint64_t reap_lock(struct twin *t, struct t_lock *l, struct effects *fx)
+static uint64_t reap_lock(struct twin *t, struct t_lock *l, uint64_t budget, struct effects *fx)
 {
     uint64_t units = 1;
     struct t_wait *w;
-    for (; (w = twin_in_line(t, l, 0)) != NULL; units++)
+    for (; units <= budget && (w = twin_in_line(t, l, 0)) != NULL; units++)
         twin_end_wait(t, w, EVENT_LEFT, REASON_NAMESPACE, fx);
-    for (size_t i = 0; i < t->n_holds;) {
+    for (size_t i = 0; units <= budget && i < t->n_holds;) {
         if (t->holds[i]->lock != l) {
             i++;
             continue;
@@ -206,6 +206,8 @@ static uint64_t reap_lock(struct twin *t, struct t_lock *l, struct effects *fx)
         twin_end_hold(t, t->holds[i], EVENT_EXPIRED, REASON_NAMESPACE, fx);
         units++;
     }
+    if (units > budget)
+        return units;
     l->body = slice_of("", 0);
     l->closed_no = l->closed_until = 0;
     return units;
@@ -235,7 +237,7 @@ uint64_t twin_reap(struct twin *t, uint64_t budget, struct effects *fx)
             twin_drop(t->spaces, &t->n_spaces, s);
             continue;
         }
-        uint64_t units = reap_lock(t, l, fx);
+        uint64_t units = reap_lock(t, l, budget, fx);
         budget -= units < budget ? units : budget;
         twin_serve(t, fx);
     }

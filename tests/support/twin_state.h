@@ -61,6 +61,7 @@ struct t_receipt {
 
 struct twin {
     unsigned batch;     /* units of work that an op does for what is due */
+    uint64_t units;     /* that are left for lines */
     uint64_t now, last; /* time; the last number given */
     uint64_t n_hidden;
     uint64_t dooms;     /* namespaces deleted so far */

@@ -47,7 +47,12 @@ static void a_line_is_not_served_beyond_the_holders(void **state)
     for (int i = 0; i < LIMIT_HOLDERS + 5; i++)
         play(&p, "0 acquire db o%d shared ttl=100 wait=500", i);
     play(&p, "1 release db first");
-    assert_int_equal(script_count(&p, EVENT_GRANTED), LIMIT_HOLDERS);
+    size_t granted = script_count(&p, EVENT_GRANTED);
+    while (machine_due(p.m) <= 1) {
+        play(&p, "1 tick");
+        granted += script_count(&p, EVENT_GRANTED);
+    }
+    assert_int_equal(granted, LIMIT_HOLDERS);
     script_store(&p);
     play(&p, "2 release db o3");
     assert_int_equal(script_count(&p, EVENT_GRANTED), 1);

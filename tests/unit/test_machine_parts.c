@@ -1,0 +1,153 @@
+/* test_machine_parts.c - long lines, and many lines, take several steps. */
+#include "script.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* Ticks until nothing is due; how many were granted in them, by ticket and in small parts. */
+static size_t granted_by_ticks(struct script *p, int now)
+{
+    size_t granted = 0;
+    for (int steps = 0; machine_due(p->m) <= (uint64_t)now; steps++) {
+        assert_true(steps < 1000);
+        play(p, "%d tick", now);
+        size_t n = script_count(p, EVENT_GRANTED);
+        assert_in_range(n, 0, MACHINE_EXPIRE_BATCH);
+        granted += n;
+    }
+    return granted;
+}
+
+static void one_line_is_served_in_parts(void **state)
+{
+    (void)state;
+    enum { WAITERS = 3 * MACHINE_EXPIRE_BATCH };
+    struct script p;
+    script_open(&p);
+    play(&p, "0 acquire db first ttl=1000");
+    for (int i = 0; i < WAITERS; i++)
+        play(&p, "0 acquire db o%d shared ttl=1000 wait=500", i);
+    play(&p, "1 release db first");
+    assert_int_equal(script_count(&p, EVENT_GRANTED), MACHINE_EXPIRE_BATCH);
+    assert_int_equal(machine_due(p.m), 1);
+    script_store(&p);
+    assert_int_equal(play(&p, "1 acquire db late ttl=1000")->kind, EVENT_REFUSED);
+    size_t granted = MACHINE_EXPIRE_BATCH + script_count(&p, EVENT_GRANTED);
+    granted += granted_by_ticks(&p, 1);
+    assert_int_equal(granted, WAITERS);
+    assert_int_equal(play(&p, "2 show db")->locks->waiters_total, 0);
+    script_done(&p);
+}
+
+/* Nobody who comes meanwhile passes those whose part has not come. */
+static void many_lines_are_served_in_parts(void **state)
+{
+    (void)state;
+    enum { LINES = 50, EACH = 100 };
+    struct script p;
+    script_open(&p);
+    play(&p, "0 session-open s ttl=100000");
+    for (int i = 0; i < LINES; i++)
+        play(&p, "0 acquire l%02d first session=s", i);
+    for (int i = 0; i < LINES * EACH; i++)
+        play(&p, "0 acquire l%02d o%d shared ttl=1000 wait=500", i % LINES, i);
+    play(&p, "1 session-close s");
+    assert_int_equal(script_count(&p, EVENT_RELEASED), LINES);
+    assert_int_equal(script_count(&p, EVENT_GRANTED), MACHINE_EXPIRE_BATCH);
+    script_store(&p);
+    size_t granted = MACHINE_EXPIRE_BATCH;
+    assert_int_equal(play(&p, "1 acquire l%02d late shared ttl=1000", LINES - 1)->kind,
+                     EVENT_REFUSED);
+    granted += script_count(&p, EVENT_GRANTED);
+    granted += granted_by_ticks(&p, 1);
+    assert_int_equal(granted, LINES * EACH);
+    script_done(&p);
+}
+
+/* Behind one who may be passed and cannot go, no other such one can: nobody looks at them. */
+static void those_who_may_be_passed_are_not_walked_over(void **state)
+{
+    (void)state;
+    enum { DYING = 3 * MACHINE_EXPIRE_BATCH };
+    struct script p;
+    script_open(&p);
+    play(&p, "0 acquire db reader shared ttl=1000");
+    play(&p, "0 acquire db writer soft ttl=1000 wait=500");
+    for (int i = 0; i < DYING; i++)
+        play(&p, "0 acquire db o%d soft ttl=1000 wait=100", i);
+    play(&p, "0 acquire db hard ttl=1000 wait=500");
+    play(&p, "0 acquire db behind shared ttl=1000 wait=500");
+    play(&p, "100 tick");
+    assert_int_equal(script_count(&p, EVENT_TIMEOUT), MACHINE_EXPIRE_BATCH);
+    script_store(&p);
+    assert_int_equal(granted_by_ticks(&p, 100), 0);
+    play(&p, "101 release db reader");
+    assert_int_equal(script_count(&p, EVENT_GRANTED), 1);
+    assert_true(slice_eq(play(&p, "101 show db")->locks->holders[0].owner, SLICE("writer")));
+    script_done(&p);
+}
+
+/* Readers who come do not set the clocks of all who wait for quiet; these see it by themselves. */
+static void who_waits_for_quiet_is_not_told_of_every_reader(void **state)
+{
+    (void)state;
+    struct script p;
+    script_open(&p);
+    play(&p, "0 acquire db one shared ttl=1000");
+    play(&p, "0 acquire db w timed=50 ttl=100 wait=500");
+    play(&p, "20 acquire db two shared ttl=1000");
+    assert_int_equal(machine_due(p.m), 50); /* as planned before the second reader came */
+    script_store(&p);
+    play(&p, "50 release db one");
+    assert_int_equal(machine_due(p.m), 70);
+    play(&p, "60 release db two");
+    assert_int_equal(script_count(&p, EVENT_GRANTED), 0);
+    script_store(&p);
+    play(&p, "70 tick");
+    assert_int_equal(script_count(&p, EVENT_GRANTED), 1);
+    script_done(&p);
+}
+
+static void a_namespace_with_one_long_line_goes_in_parts(void **state)
+{
+    (void)state;
+    enum { WAITERS = 3 * MACHINE_EXPIRE_BATCH };
+    struct script p;
+    script_open(&p);
+    play(&p, "0 namespace-create n1");
+    play(&p, "0 acquire db first ns=n1 ttl=1000");
+    for (int i = 0; i < WAITERS; i++)
+        play(&p, "0 acquire db o%d ns=n1 ttl=1000 wait=500", i);
+    play(&p, "1 namespace-delete n1 force");
+    size_t left = script_count(&p, EVENT_LEFT);
+    assert_int_equal(left, MACHINE_EXPIRE_BATCH);
+    script_store(&p);
+    for (int steps = 0; machine_due(p.m) <= 1; steps++) {
+        assert_true(steps < 10);
+        play(&p, "1 tick");
+        size_t n = script_count(&p, EVENT_LEFT);
+        assert_in_range(n, 0, MACHINE_EXPIRE_BATCH);
+        left += n;
+    }
+    assert_int_equal(left, WAITERS);
+    struct machine_counts counts;
+    machine_counts(p.m, &counts);
+    assert_int_equal(counts.locks, 0);
+    script_done(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_line_is_served_in_parts),
+        cmocka_unit_test(many_lines_are_served_in_parts),
+        cmocka_unit_test(those_who_may_be_passed_are_not_walked_over),
+        cmocka_unit_test(who_waits_for_quiet_is_not_told_of_every_reader),
+        cmocka_unit_test(a_namespace_with_one_long_line_goes_in_parts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
