@@ -490,7 +490,8 @@ static bool is_used_up(struct walk *k, struct wait *w, bool dead)
                                            : dead && k->dead++ == MACHINE_EXPIRE_BATCH;
     if (used_up && w->end.at > m->now_ms)
         heap_set(&m->ends, &w->end, m->now_ms);
-    m->line_units -= m->line_units > 0;
+    uint64_t units = dead ? 1 : LINE_GRANT_UNITS;
+    m->line_units -= units < m->line_units ? units : m->line_units;
     return used_up;
 }
 

@@ -106,6 +106,34 @@ static void dismiss_when_idle(struct server *s)
     engine_flush(s->engine);
 }
 
+/* One of those that were left over, one of this turn: who is answered alone does not wait for
+ * thousands who are answered together. */
+static struct conn *next_dirty(struct server *s)
+{
+    s->left_next = !s->left_next;
+    bool from_left = list_empty(&s->dirty) || (s->left_next && !list_empty(&s->left));
+    struct list *queue = from_left ? &s->left : &s->dirty;
+    return list_empty(queue) ? NULL : list_item(queue->next, struct conn, dirty);
+}
+
+/* A step may answer thousands, and a write is dear: so many as there is time for, then what has
+ * come meanwhile is read. */
+static void flush_slice(struct server *s)
+{
+    uint64_t until = uv_hrtime() + FLUSH_SLICE_US * UINT64_C(1000);
+    for (struct conn *c; (c = next_dirty(s)) && uv_hrtime() < until;) {
+        list_remove(&c->dirty);
+        conn_flush(c);
+    }
+    while (!list_empty(&s->dirty)) {
+        struct list *c = s->dirty.next;
+        list_remove(c);
+        list_push_back(&s->left, c);
+    }
+    if (!list_empty(&s->left))
+        conn_stay_awake(s);
+}
+
 void server_flush(struct server *s)
 {
     engine_flush(s->engine);
@@ -113,11 +141,7 @@ void server_flush(struct server *s)
         dismiss_when_idle(s);
     if (s->logins_changed)
         login_look(s);
-    while (!list_empty(&s->dirty)) {
-        struct conn *c = list_item(s->dirty.next, struct conn, dirty);
-        list_remove(&c->dirty);
-        conn_flush(c);
-    }
+    flush_slice(s);
     conn_tell(s);
     conn_shed(s);
     s->turn_ns = 0;
@@ -452,6 +476,7 @@ enum server_end server_run(const struct server_config *config)
     s->said_word = "";
     list_init(&s->conns);
     list_init(&s->dirty);
+    list_init(&s->left);
     list_init(&s->timed);
     list_init(&s->turns);
     list_init(&s->woken);

@@ -23,6 +23,7 @@ enum {
     CONN_SLICE_US = 1000,  /* so long requests of one connection are taken, then others' */
     TURN_SLICE_US = 2000,  /* so long those of all, then the loop looks at everything else */
     WATCH_SLICE_US = 1000, /* so long news are delivered, then requests are taken again */
+    FLUSH_SLICE_US = 1000, /* so long answers are written, then what has come is looked at */
     CONN_NAME_BYTES_MAX = 64,
     CONN_HEAD_MS = 10 * 1000, /* defaults of struct server_limits */
     CONN_BODY_MS = 30 * 1000,

@@ -89,6 +89,8 @@ struct server {
     char *read_mem;
     struct list conns;   /* all */
     struct list dirty;   /* have something to write or to do at the end of the turn */
+    struct list left;    /* dirty when the slice for that was used up */
+    bool left_next;      /* one of each in turn */
     struct list timed;   /* have a deadline */
     struct list turns;   /* in the order in which they are asked to make room for others */
     struct list woken;   /* watchers that have news to read */

@@ -438,13 +438,14 @@ static size_t line_up(struct twin *t, const struct t_lock *l)
 }
 
 /* An op does so much for lines; then the turn of `w` comes in the next one. */
-static bool is_used_up(struct twin *t, struct t_wait *w)
+static bool is_used_up(struct twin *t, struct t_wait *w, bool dead)
 {
+    uint64_t units = dead ? 1 : 4;
     if (t->units == 0) {
         w->look = w->look < t->now ? w->look : t->now;
         return true;
     }
-    t->units--;
+    t->units -= units < t->units ? units : t->units;
     return false;
 }
 
@@ -464,7 +465,7 @@ static void serve_line(struct twin *t, struct t_lock *l, struct effects *fx)
         bool goes = dead || may_go(t, w, only_shared);
         if (!goes && w->policy == POLICY_HARD)
             break;
-        if (goes && is_used_up(t, w))
+        if (goes && is_used_up(t, w, dead))
             break;
         if (dead) {
             twin_end_dead(t, w, fx);
