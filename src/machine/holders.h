@@ -10,7 +10,7 @@
 void holders_add(struct machine *m, struct hold *h);
 void holders_remove(struct hold *h);
 void holders_shrink(struct lock *l);
-void holders_free(struct lock *l); /* when the machine closes */
+void holders_free(struct lock *l); /* when the machine closes, or all of them go */
 struct hold *holder_by_fence(const struct lock *l, uint64_t fence); /* NULL: nobody */
 struct hold *holder_by_who(const struct machine *m, const struct lock *l, struct who who);
 /* The holds of an owner in all sessions, by fence; `after` NULL: the first. The same for those

@@ -150,16 +150,26 @@ void lock_serve_touched(struct machine *m, struct effects *fx)
     m->n_touched = 0;
 }
 
+/* Thousands in a row may be about the same lock: they share a copy. */
+static struct slice copy_name(const struct lock *l, struct effects *fx)
+{
+    const struct event *last = fx->n ? &fx->events[fx->n - 1] : NULL;
+    if (last && last->ns.data == l->space->name && slice_eq(last->name, lock_name(l)))
+        return last->name;
+    return arena_copy(&fx->arena, lock_name(l));
+}
+
 struct event *lock_news(const struct machine *m, const struct lock *l, enum event_kind kind,
                         struct effects *fx)
 {
     const struct account *account = l->space->account;
+    struct slice name = copy_name(l, fx);
     struct event *ev = effects_add(fx, kind);
     ev->news = true;
     ev->at_ms = m->now_ms;
     ev->account = slice_of(account->name, account->name_len);
     ev->ns = slice_of(l->space->name, l->space->name_len); /* outlives the step */
-    ev->name = arena_copy(&fx->arena, lock_name(l));
+    ev->name = name;
     return ev;
 }
 
@@ -291,6 +301,14 @@ static struct wait *upgrade_of(const struct hold *h)
     BELAY_CHECK(more->n_waits > 0);
     struct wait *first = list_item(more->waits.next, struct wait, in_lock);
     return first->upgrade == h ? first : NULL;
+}
+
+/* The last ones stand low in the heap, from where it costs least. */
+void lock_forget_holders(struct machine *m, struct lock *l)
+{
+    for (struct list *it = l->holds.prev; it != &l->holds; it = it->prev)
+        heap_remove(&m->ends, &list_item(it, struct hold, in_lock)->end);
+    holders_free(l);
 }
 
 void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reason reason,

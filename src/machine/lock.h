@@ -28,6 +28,8 @@ struct grant { /* what a hold is made of */
 };
 struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, uint64_t fence);
 void hold_place(struct machine *m, struct hold *h); /* last in its lists: it has a new fence */
+/* All of them will go in this step: they leave at once the tables in which they are found. */
+void lock_forget_holders(struct machine *m, struct lock *l);
 void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reason reason,
               struct effects *fx); /* the hold is gone afterwards, its line is touched */
 struct event *hold_granted(struct machine *m, const struct hold *h, struct effects *fx);

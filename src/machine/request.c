@@ -602,13 +602,16 @@ void request_break(struct machine *m, const struct op *op, struct effects *fx)
         return;
     struct lock *l = lock_find(m, s, op->name);
     uint64_t n = 0;
+    struct slice why = arena_copy(&fx->arena, op->text);
+    struct slice by = arena_copy(&fx->arena, token_id(m, op->token));
     if (l) {
+        lock_forget_holders(m, l);
         list_each_safe(it, &l->holds)
         {
             size_t news = fx->n;
             hold_end(m, list_item(it, struct hold, in_lock), EVENT_BROKEN, REASON_BREAK, fx);
-            fx->events[news].text = arena_copy(&fx->arena, op->text);
-            fx->events[news].by = arena_copy(&fx->arena, token_id(m, op->token));
+            fx->events[news].text = why;
+            fx->events[news].by = by;
             n++;
         }
     }

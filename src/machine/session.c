@@ -165,6 +165,17 @@ static void end_records(struct machine *m, struct session *s)
     BELAY_DCHECK(s->n_records == 0);
 }
 
+/* All that it has will go. The last ones stand low in the heap, from where it costs least. */
+static void leave_heap(struct machine *m, struct session *s)
+{
+    for (struct list *it = s->waits.prev; it != &s->waits; it = it->prev)
+        heap_remove(&m->ends, &list_item(it, struct wait, in_session)->end);
+    for (struct list *it = s->holds.prev; it != &s->holds; it = it->prev)
+        heap_remove(&m->ends, &list_item(it, struct hold, in_session)->end);
+    for (struct list *it = s->records.prev; it != &s->records; it = it->prev)
+        heap_remove(&m->ends, &list_item(it, struct record, in_session)->end);
+}
+
 /* Holds and waits end in the order of their numbers; only then are the lines served, so none of
  * this session's waits can be granted a lock that it has just lost. */
 void session_end(struct machine *m, struct session *s, enum reason reason, uint64_t asker,
@@ -172,6 +183,7 @@ void session_end(struct machine *m, struct session *s, enum reason reason, uint6
 {
     BELAY_DCHECK(session_is_sound(s));
     uint64_t n = s->n_items + s->n_records;
+    leave_heap(m, s);
     end_parked(m, s, fx);
     end_records(m, s);
     bool closed = reason == REASON_RELEASE;
