@@ -456,7 +456,7 @@ bool line_bars(const struct machine *m, const struct lock *l, bool is_shared)
 /* --- serving --- */
 
 /* One walk along a line. */
-struct walk {
+struct line_walk {
     struct machine *m;
     struct lock *l;
     bool only_shared; /* one who may be passed is passed: the others may only share */
@@ -465,7 +465,7 @@ struct walk {
 
 /* The next one behind `w`. Who is exclusive and may be passed cannot go any more behind another
  * one who cannot: then only the others are looked at. */
-static struct wait *next_behind(const struct walk *k, const struct wait *w)
+static struct wait *next_behind(const struct line_walk *k, const struct wait *w)
 {
     const struct more *more = k->l->more;
     if (!k->only_shared || k->m->level < LEVEL_PARTS) {
@@ -483,7 +483,7 @@ static struct wait *next_behind(const struct walk *k, const struct wait *w)
 
 /* May no more be done for this line in this step? Then the turn of `w` comes in the next one,
  * and serves the line again. */
-static bool is_used_up(struct walk *k, struct wait *w, bool dead)
+static bool is_used_up(struct line_walk *k, struct wait *w, bool dead)
 {
     struct machine *m = k->m;
     bool used_up = m->level >= LEVEL_PARTS ? m->line_units == 0
@@ -495,7 +495,7 @@ static bool is_used_up(struct walk *k, struct wait *w, bool dead)
     return used_up;
 }
 
-static enum service serve_next(struct walk *k, struct wait *w, struct effects *fx)
+static enum service serve_next(struct line_walk *k, struct wait *w, struct effects *fx)
 {
     struct machine *m = k->m;
     bool dead = is_dead(m, w);
@@ -523,7 +523,7 @@ void line_serve(struct machine *m, struct lock *l, struct effects *fx)
 {
     if (!l->more || l->more->n_waits == 0 || l->space->doomed || lock_is_closed(l, m->now_ms))
         return;
-    struct walk k = {.m = m, .l = l};
+    struct line_walk k = {.m = m, .l = l};
     struct wait *w = list_item(l->more->waits.next, struct wait, in_lock), *next;
     for (enum service done = SERVE_GRANT; w && done != SERVE_STOP; w = next) {
         next = next_behind(&k, w); /* it may be gone afterwards */
