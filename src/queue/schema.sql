@@ -1023,8 +1023,10 @@ END $$;
 
 -- --------------------------------------------------------------------------------------------- workers
 
--- p_count cells of the attempt journal for one worker. Each has a number that nobody had before. The sequences of cells whose
--- workers were not heard of for long, and which tell no attempt that is still to be counted, are used again.
+-- Cells of the attempt journal for one worker: p_count, or fewer, one at least; who needs more asks again. A cell costs two locks until
+-- the end of the transaction, one that is looked at in vain costs one. Each has a number that nobody had before. The sequences of cells
+-- whose workers were not heard of for long, and which tell no attempt that is still to be counted, are used again; any of them are
+-- looked at, so that those which cannot be used hide no others.
 CREATE OR REPLACE FUNCTION :"schema".ready(p_count integer) RETURNS integer[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = :"schema", pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
 SET enable_bitmapscan = off AS $$
@@ -1037,9 +1039,9 @@ BEGIN
     IF p_count NOT BETWEEN 1 AND 1024 THEN
         RAISE EXCEPTION 'a worker has 1 to 1024 slots' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    p_count := least(p_count, lock_room(1) / 2);
     LOCK TABLE cell IN SHARE ROW EXCLUSIVE MODE;
-    FOR c IN SELECT x.no FROM cell x WHERE x.seen_at < clock_timestamp() - interval '5 minutes' ORDER BY x.no LOOP
-        EXIT WHEN cardinality(cells) = p_count;
+    FOR c IN SELECT x.no FROM cell x WHERE x.seen_at < clock_timestamp() - interval '5 minutes' ORDER BY random() LIMIT p_count LOOP
         began := pg_sequence_last_value(to_regclass('attempt_' || c.no));
         CONTINUE WHEN began IS NOT NULL AND NOT EXISTS (SELECT FROM request r WHERE r.id = began AND r.status || '' = 'complete')
             OR NOT pg_try_advisory_xact_lock('cell'::regclass::oid::integer, c.no);
@@ -1063,7 +1065,8 @@ BEGIN
     INSERT INTO cell (no) VALUES (n);
 END $$;
 
--- The worker that has these cells is there. One that was away for so long that others have its sequences gets new ones.
+-- The worker that has these cells is there. One that was away for so long that others have its sequences gets new ones, some with
+-- each call: each costs a lock.
 CREATE OR REPLACE FUNCTION :"schema".keep_cells(p_cells integer[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -1071,7 +1074,7 @@ DECLARE
 BEGIN
     UPDATE cell SET seen_at = clock_timestamp() WHERE no = ANY (p_cells) AND seen_at < clock_timestamp() - interval '30 seconds';
     FOR n IN SELECT x FROM unnest(p_cells) x WHERE x BETWEEN 1 AND pg_sequence_last_value('cell_no')
-             AND NOT EXISTS (SELECT FROM cell c WHERE c.no = x) LOOP
+             AND NOT EXISTS (SELECT FROM cell c WHERE c.no = x) LIMIT lock_room(1) / 2 LOOP
         PERFORM make_cell(n);
     END LOOP;
 END $$;

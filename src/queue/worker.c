@@ -441,6 +441,33 @@ static void start_failed(struct worker *w, const PGresult *res, const char *advi
     (void)uv_timer_start(&w->again, on_again, pg_backoff_ms(w->start_failures++), 0);
 }
 
+static void add_cells(struct worker *w, const char *more)
+{
+    struct buf all = {0};
+    const char *lists[] = {w->cells ? w->cells : "", more};
+    int64_t cell;
+    w->n_cell = 0;
+    text_array_begin(&all);
+    for (size_t i = 0; i < 2; i++)
+        for (const char *at = lists[i]; text_array_next_i64(&at, &cell); w->n_cell++)
+            text_array_add_i64(&all, cell);
+    text_array_end(&all);
+    free(w->cells);
+    w->cells = mem_dup(buf_data(&all), buf_len(&all));
+    buf_done(&all);
+}
+
+static void on_ready(void *arg, const PGresult *res);
+
+/* A transaction gives out as many as it has room for locks. */
+static void ask_cells(struct worker *w)
+{
+    char count[16];
+    (void)snprintf(count, sizeof count, "%u", slots_max(w) - w->n_cell);
+    const char *p[] = {count};
+    worker_ask(w->control, w->sql.ready, 1, p, on_ready, w);
+}
+
 static void on_ready(void *arg, const PGresult *res)
 {
     struct worker *w = arg;
@@ -451,7 +478,12 @@ static void on_ready(void *arg, const PGresult *res)
         return;
     }
     w->start_failures = 0;
-    w->cells = mem_dup(pg_first(res), strlen(pg_first(res)));
+    unsigned had = w->n_cell;
+    add_cells(w, pg_first(res));
+    if (w->n_cell > had && w->n_cell < slots_max(w)) {
+        ask_cells(w);
+        return;
+    }
     if (is_lease(w))
         worker_lease_open(w);
     else
@@ -476,15 +508,12 @@ static void on_version(void *arg, const PGresult *res)
                                                    : "use a newer program");
         return;
     }
-    if (w->cells) { /* they are ours as long as we live */
+    if (w->slots || w->lease) { /* its cells are its own as long as it lives */
         w->start_failures = 0;
         worker_tend(w);
         return;
     }
-    char slots[16];
-    (void)snprintf(slots, sizeof slots, "%u", slots_max(w));
-    const char *count[] = {slots};
-    worker_ask(w->control, w->sql.ready, 1, count, on_ready, w);
+    ask_cells(w);
 }
 
 static void control_start(struct worker *w)

@@ -84,6 +84,7 @@ struct worker {
     char numbers[3][16];             /* max_attempts, backoff_ms, backoff_max_ms as text */
     char *queue_names;               /* array literal */
     char *cells;                     /* of the attempt journal, array literal; NULL: none yet */
+    unsigned n_cell;                 /* so many */
     int tend_from;                   /* so far tend() has looked through the journal */
     struct pg *control;
     bool listening, reached, tending, tend_again, draining, announcing;
