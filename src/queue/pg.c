@@ -21,6 +21,7 @@ enum {
 };
 
 #define NO_ANSWER "no answer"
+#define STATE_IN_FAILED "25P02" /* the transaction has failed, and was not ended */
 
 const char pg_begin_sql[] = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
 
@@ -31,6 +32,7 @@ struct pending_query {
     PGresult *res;   /* its answer, until its batch is through */
     bool is_sync;    /* the end of a batch */
     bool whole;      /* of a sync: its batch is one transaction */
+    bool goes_on;    /* of a sync: COMMIT and another sync belong to the batch, too */
     unsigned number; /* > 0: prepares the statement of that number */
 };
 
@@ -53,7 +55,7 @@ struct pg {
     uv_timer_t *deadline; /* of the answer that is awaited */
     unsigned answer_ms;
     bool up, own, sticky;
-    bool refused;         /* the first statements failed: not a connection to work with */
+    bool refused;         /* not a connection to work with: to be lost */
     bool whole;           /* the batch being sent began with pg_begin() */
     bool calling, doomed; /* inside a callback: pg_close() waits until it is over */
     unsigned failures;
@@ -270,6 +272,16 @@ static void forget_prepared(struct pg *pg, unsigned number)
             pg->prepared[i] = (struct prepared){0};
 }
 
+/* Not a connection to work with: it is lost when its input is taken. */
+static void refuse(struct pg *pg, const PGresult *res)
+{
+    if (!res)
+        return; /* it is lost already */
+    pg->refused = true;
+    (void)snprintf(pg->words, sizeof pg->words, "%s", pg_message(res));
+    (void)snprintf(pg->state, sizeof pg->state, "%s", pg_state(res));
+}
+
 /* The first batch is through: its answers go out. A transaction that failed anywhere failed for
  * all of its statements. */
 static void deliver(struct pg *pg)
@@ -279,10 +291,12 @@ static void deliver(struct pg *pg)
     pg->failed = NULL;
     pg->at = 0;
     for (size_t i = 0; entry(pg, n)->whole && !failed && i < n; i++)
-        if (!pg_ok(entry(pg, i)->res)) {
+        if (!entry(pg, i)->is_sync && !pg_ok(entry(pg, i)->res)) {
             failed = entry(pg, i)->res;
             entry(pg, i)->res = NULL;
         }
+    if (entry(pg, n)->whole && strcmp(pg_state(failed), STATE_IN_FAILED) == 0)
+        refuse(pg, failed); /* it began in what an earlier one has left behind */
     for (size_t i = 0; i <= n; i++) {
         struct pending_query p = take_first(pg);
         bool good = pg_ok(p.res) && !failed;
@@ -306,6 +320,10 @@ static bool take_result(struct pg *pg, PGresult *res)
         if (!p->is_sync)
             return false;
         pg->answered = false;
+        if (p->goes_on) {
+            pg->at++;
+            return true;
+        }
         deliver(pg);
         if (pg->count == 0)
             (void)uv_timer_stop(pg->deadline);
@@ -482,13 +500,14 @@ static void send_statement(struct pg *pg, const char *sql, int n, const char *co
         break_soon(pg);
 }
 
-static void send_sync(struct pg *pg)
+static void send_sync(struct pg *pg, bool goes_on)
 {
     bool sent = PQpipelineSync(pg->conn) == 1;
     if (!uv_is_active((uv_handle_t *)pg->deadline))
         (void)uv_timer_start(pg->deadline, on_deadline, pg->answer_ms, pg->answer_ms);
-    push_pending(pg, (struct pending_query){.is_sync = true, .whole = pg->whole});
-    pg->whole = false;
+    push_pending(
+        pg, (struct pending_query){.is_sync = true, .whole = pg->whole, .goes_on = goes_on});
+    pg->whole = pg->whole && goes_on;
     pg->batches++;
     int more = PQflush(pg->conn);
     if (!sent || more < 0)
@@ -508,7 +527,7 @@ void pg_send(struct pg *pg, const char *sql, int n, const char *const *params, p
 void pg_sync(struct pg *pg)
 {
     BELAY_CHECK(pg_is_up(pg));
-    send_sync(pg);
+    send_sync(pg, false);
 }
 
 void pg_begin(struct pg *pg)
@@ -518,10 +537,14 @@ void pg_begin(struct pg *pg)
         pg_send(pg, pg_begin_sql, 0, NULL, NULL, NULL);
 }
 
+/* After an error all is skipped up to the next sync. Behind one the COMMIT is carried out in any
+ * case, and ends a transaction that failed as well: the session is not left in it. */
 void pg_commit(struct pg *pg)
 {
-    if (!pg->own)
+    if (!pg->own) {
+        send_sync(pg, true);
         pg_send(pg, "COMMIT", 0, NULL, NULL, NULL);
+    }
     pg_sync(pg);
 }
 
@@ -543,15 +566,6 @@ static void good(struct pg *pg)
     pg->up = true;
     pg->failures = 0;
     pg->events.up(pg->arg);
-}
-
-static void refuse(struct pg *pg, const PGresult *res)
-{
-    if (!res)
-        return; /* it is lost already */
-    pg->refused = true;
-    (void)snprintf(pg->words, sizeof pg->words, "%s", pg_message(res));
-    (void)snprintf(pg->state, sizeof pg->state, "%s", pg_state(res));
 }
 
 static void on_settings(void *arg, const PGresult *res)
@@ -582,7 +596,7 @@ static void on_check(void *arg, const PGresult *res)
     const char *p[] = {ms};
     send_statement(pg, settings_sql, 1, p,
                    (struct pending_query){.fn = on_settings, .arg = pg});
-    send_sync(pg);
+    send_sync(pg, false);
 }
 
 static void connected(struct pg *pg)
@@ -592,7 +606,7 @@ static void connected(struct pg *pg)
     (void)PQenterPipelineMode(pg->conn);
     send_statement(pg, "SELECT pg_backend_pid()", 0, NULL,
                    (struct pending_query){.fn = on_check, .arg = pg});
-    send_sync(pg);
+    send_sync(pg, false);
 }
 
 static void on_connect_io(uv_poll_t *poll, int status, int events)

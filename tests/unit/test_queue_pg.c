@@ -66,6 +66,7 @@ struct peer {
     struct scenario *s;
     struct buf in, out;
     bool started, skipping, silent, ending;
+    bool in_txn, aborted; /* between BEGIN and COMMIT; only COMMIT works */
     char named[32][16]; /* the beginnings of prepared statements; 0: without a name */
     const char *sql;    /* bound last */
     bool in_batch[STATEMENTS];
@@ -106,6 +107,7 @@ static void put_error(struct peer *p, const char *severity, const char *state)
 
 static void fail_batch(struct peer *p)
 {
+    p->aborted = p->in_txn;
     for (size_t i = 0; i < STATEMENTS; i++)
         if (p->in_batch[i])
             p->s->in_failed[i] = true;
@@ -247,11 +249,15 @@ static void answer(struct peer *p, char type, const char *body)
     if (type == 'X') {
         p->ending = true;
     } else if (type == 'S') {
-        say_text(p, 'Z', "I", 1);
+        say_text(p, 'Z', p->aborted ? "E" : p->in_txn ? "T" : "I", 1);
         p->skipping = false;
-        memset(p->in_batch, 0, sizeof p->in_batch);
+        if (!p->in_txn)
+            memset(p->in_batch, 0, sizeof p->in_batch);
     } else if (p->skipping) {
         return;
+    } else if (type == 'P' && p->aborted && strcmp(body + strlen(body) + 1, "COMMIT") != 0) {
+        put_error(p, "ERROR", "25P02");
+        p->skipping = true;
     } else if (type == 'P') {
         (void)snprintf(named(p, body), sizeof p->named[0], "%.15s", body + strlen(body) + 1);
         say_text(p, '1', "", 0);
@@ -270,6 +276,10 @@ static void answer(struct peer *p, char type, const char *body)
             say_row(p);
         if (!p->skipping)
             say_text(p, 'C', "DONE", 5);
+        if (!p->skipping && strncmp(p->sql, "BEGIN", 5) == 0)
+            p->in_txn = true;
+        if (!p->skipping && strcmp(p->sql, "COMMIT") == 0)
+            p->in_txn = p->aborted = false;
     }
 }
 
@@ -370,6 +380,13 @@ static void send_one(struct scenario *s, size_t i)
     pg_send(s->pg, statements[i], 0, NULL, on_answer, &s->tags[i]);
 }
 
+static void send_last(struct scenario *s)
+{
+    pg_begin(s->pg);
+    send_one(s, 5);
+    pg_commit(s->pg);
+}
+
 static void on_up(void *arg)
 {
     struct scenario *s = arg;
@@ -389,8 +406,7 @@ static void on_up(void *arg)
         send_one(s, 4);
         pg_sync(s->pg);
     }
-    send_one(s, 5);
-    pg_sync(s->pg);
+    send_last(s);
 }
 
 static void on_down(void *arg, const char *why, bool hopeless)
@@ -410,8 +426,7 @@ static void on_retry(uv_timer_t *timer)
         return;
     }
     if (pg_is_up(s->pg) && s->calls[5] > 0 && s->good[5] == 0) {
-        send_one(s, 5);
-        pg_sync(s->pg);
+        send_last(s);
     }
 }
 
