@@ -20,7 +20,7 @@ enum {
     PG_STATE_BYTES = 6
 };
 
-#define NO_ANSWER "no answer"
+#define NO_ANSWER       "no answer"
 #define STATE_IN_FAILED "25P02" /* the transaction has failed, and was not ended */
 
 const char pg_begin_sql[] = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";

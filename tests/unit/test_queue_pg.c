@@ -67,8 +67,8 @@ struct peer {
     struct buf in, out;
     bool started, skipping, silent, ending;
     bool in_txn, aborted; /* between BEGIN and COMMIT; only COMMIT works */
-    char named[32][16]; /* the beginnings of prepared statements; 0: without a name */
-    const char *sql;    /* bound last */
+    char named[32][16];   /* the beginnings of prepared statements; 0: without a name */
+    const char *sql;      /* bound last */
     bool in_batch[STATEMENTS];
     char read_buf[4096];
 };
