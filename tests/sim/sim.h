@@ -127,7 +127,7 @@ struct sim_node {
     bool has_copy;
     bool is_old;                   /* it has begun from the copy */
     bool refused;                  /* and was not believed: it stays down, and is removed */
-    bool dying;                    /* its disk failed: it stops when the call is back */
+    bool dying;                    /* fatal() ended its process: it stops after the call */
     enum admin_kind wish;          /* what an operator asked here last */
     unsigned wishes;               /* not answered yet */
     bool was_in;                   /* its membership was committed */

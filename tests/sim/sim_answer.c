@@ -394,6 +394,8 @@ void sim_answer(struct ask *ask, const struct event *ev)
     struct sim_client *c =
         (struct sim_client *)(void *)((char *)ask - offsetof(struct sim_client, ask));
     struct sim_world *w = c->w;
+    if (w->nodes[c->call.node].dying)
+        return; /* its process has ended: nobody hears that */
     w->moment++;
     sim_mark(w, digest_event(ev));
     if (c->call.kind == OP_TICK) {

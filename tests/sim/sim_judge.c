@@ -363,7 +363,7 @@ void judge_read(struct judge *j, struct sim_node *n, const struct machine *m,
     struct log *log = &j->logs[shard];
     const struct sim_client *c = who_asks(j->w, op->asker);
     uint64_t at = machine_applied(m);
-    if (!c || sees_nothing(j) || j->w->wrong)
+    if (!c || sees_nothing(j) || j->w->wrong || n->dying)
         return;
     uint64_t least = op->flags & OP_STALE ? n->read_at[shard] : c->call.known[shard];
     if (at < least)
