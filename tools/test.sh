@@ -149,6 +149,7 @@ step_canaries() {
     canary "a cancel by its number alone" gone --canaries 16
     canary "an older copy is believed" copies --canaries 512
     canary "an answer that is late" all --canaries 1024
+    canary "leases without a margin for clocks" all --canaries 8192
     canary "a dead node's waiter" dead --canaries 2048
     canary "a session that was kept long ago" sessions --canaries 32
     canary "two members in one place" places --canaries 64

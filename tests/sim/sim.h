@@ -34,6 +34,7 @@ enum {
     CANARY_BY_NUMBER = 16,      /* a cancel means whoever has the asker's number */
     CANARY_OLD_KEEP = 32,       /* a node counts on a session that was kept long ago */
     CANARY_NO_CALL_BACK = 4096, /* a node speaks only to the members that it knows */
+    CANARY_NO_MARGIN = 8192,    /* leases have no margin for clocks that differ */
 };
 
 /* Of an asker's count so many bits are compared, as if numbers came again that soon: there are
