@@ -473,6 +473,32 @@ static void an_idle_cluster_says_little(void **state)
     end(w);
 }
 
+static void assert_rate(struct world *w, uint64_t at, uint64_t of, int64_t least, int64_t most)
+{
+    int64_t ppm;
+    assert_true(replica_clock_rate(raft(&w->nodes[at]), of, &ppm));
+    assert_true(least <= ppm && ppm <= most);
+}
+
+/* A millisecond of doubt in a minute is 17 ppm. */
+static void nodes_know_the_rates_of_each_others_clocks(void **state)
+{
+    (void)state;
+    struct world *w = begin(0);
+    int64_t ppm;
+    w->first = 3;
+    w->nodes[3].fast_ppm = 2000;
+    for (uint64_t id = 1; id <= 3; id++)
+        start(w, id);
+    run(w, 60000);
+    assert_false(replica_clock_rate(raft(&w->nodes[1]), 3, &ppm));
+    run(w, 70000);
+    assert_rate(w, 1, 2, -50, 50);
+    assert_rate(w, 1, 3, 1950, 2050);
+    assert_rate(w, 3, 1, -2050, -1950);
+    end(w);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
@@ -497,6 +523,7 @@ int main(void)
         cmocka_unit_test(a_node_that_dies_fetching_begins_again),
         cmocka_unit_test(a_newer_snapshot_takes_the_place_of_an_older_one),
         cmocka_unit_test(an_idle_cluster_says_little),
+        cmocka_unit_test(nodes_know_the_rates_of_each_others_clocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
