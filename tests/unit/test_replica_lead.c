@@ -480,7 +480,7 @@ static void assert_rate(struct world *w, uint64_t at, uint64_t of, int64_t least
     assert_true(least <= ppm && ppm <= most);
 }
 
-/* A millisecond of doubt in a minute is 17 ppm. */
+/* belay_clock_rate_ppm: a millisecond of doubt in a minute is 17. */
 static void nodes_know_the_rates_of_each_others_clocks(void **state)
 {
     (void)state;
