@@ -184,6 +184,7 @@ struct sim_world {
     bool healing;
     uint64_t calm_ms; /* nobody was stopped, and nobody started, since then */
     uint64_t leader_of[SIM_GROUPS][SIM_TERMS];
+    uint64_t committed[SIM_GROUPS]; /* the last index that any node knows as such */
     struct group_conf members; /* of group 0: the newest that any node knows as committed */
     uint64_t members_index;
     uint64_t n_looks;   /* at the members */

@@ -304,13 +304,14 @@ void sim_hunt(struct sim_world *w, uint64_t leader, size_t group, uint64_t term)
     sim_post(w, 500 + sim_random(w, 4000), EV_JOIN, 0);
 }
 
+/* A leader that lacks what others know as committed may be none any more, and behind. */
 static bool is_member(const struct sim_world *w, uint64_t id)
 {
     bool known = false;
     for (size_t i = 0; i < w->plan.groups; i++) {
         uint64_t leader = sim_leader(w, i);
         struct group_conf conf;
-        if (!leader)
+        if (!leader || group_commit(sim_group(&w->nodes[leader], i)) < w->committed[i])
             return true; /* who knows */
         group_conf(sim_group(&w->nodes[leader], i), &conf);
         known |= group_conf_find(&conf, sim_number(w, id)) != NULL;

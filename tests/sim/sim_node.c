@@ -403,6 +403,8 @@ static void check(struct sim_world *w, struct sim_node *n)
 {
     check_members(w, n);
     for (size_t i = 0; i < w->plan.groups; i++) {
+        uint64_t commit = group_commit(sim_group(n, i));
+        w->committed[i] = commit > w->committed[i] ? commit : w->committed[i];
         check_leader(w, n, i);
         judge_state(w->judge, n, i);
     }
