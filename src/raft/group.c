@@ -275,6 +275,19 @@ static void take_snapshot(struct group *g, struct raft_update *u)
     g->install_lsn = g->env->install(g->ctx, g->group_no, snap);
 }
 
+void group_settle_conf(struct group *g, uint64_t index, struct slice data)
+{
+    if (index <= g->raft.configuration_committed_index && group_guarded(g, GUARD_CHANGE_KNOWN))
+        return;
+    struct group_conf conf;
+    enum belay_err err = group_conf_decode(data, &conf);
+    BELAY_CHECK(err == BELAY_OK);
+    struct raft_event event = {.type = RAFT_CONFIGURATION};
+    event.configuration.index = index;
+    group_conf_to_raft(&conf, &event.configuration.conf);
+    group_step(g, &event);
+}
+
 /* Applies what is committed and here. A configuration goes back into the core, which may lead
  * to more of everything; so one entry at a time, and never from inside a step. */
 void group_apply_committed(struct group *g)
@@ -289,13 +302,7 @@ void group_apply_committed(struct group *g)
             return;
         g->applied = index;
         if (e->type == RAFT_CHANGE) {
-            struct group_conf conf;
-            enum belay_err err = group_conf_decode(e->data, &conf);
-            BELAY_CHECK(err == BELAY_OK);
-            struct raft_event event = {.type = RAFT_CONFIGURATION};
-            event.configuration.index = index;
-            group_conf_to_raft(&conf, &event.configuration.conf);
-            group_step(g, &event);
+            group_settle_conf(g, index, e->data);
             g->env->changed(g->ctx, g->group_no);
         }
     }

@@ -55,6 +55,8 @@ enum group_guard {
                                    leaves it to what is on the stack */
     GUARD_NEWER_SNAPSHOT = 65536, /* who refuses a newer snapshot's index lacks the one that he
                                      was offered, too: the core would wait for 30 s */
+    GUARD_CHANGE_KNOWN = 131072,  /* a configuration is committed when the next one comes: the
+                                  * core would go back to one of long ago */
     GUARD_OWN_TERM = 8192, /* copies are counted of the leader's own term: the core's own,
                               off it is libraft 0.15 */
 };

@@ -86,6 +86,8 @@ void group_step(struct group *g, struct raft_event *event);
 void group_take_update(struct group *g, struct raft_update *u);
 /* Applies what is committed and here; after every step, and never from inside one. */
 void group_apply_committed(struct group *g);
+/* The core hears that this configuration is committed, if it does not know a later one. */
+void group_settle_conf(struct group *g, uint64_t index, struct slice data);
 uint64_t group_persist_vote(struct group *g, uint64_t term, uint64_t vote);
 bool group_only_voter(const struct group_conf *conf, uint64_t id);
 void group_set_timeout(struct group *g); /* after a step: when to stand, if it drew anew */

@@ -65,6 +65,23 @@ static const char *append_problem(const struct group *g, const struct peer_messa
     return NULL;
 }
 
+/* A configuration is appended when the one before it is committed. The core hears that of each
+ * when it is applied, which takes its time; if the last one is cut off before, the core goes back
+ * to what it has heard of, and votes are counted by members of long ago. */
+static void settle_confs(struct group *g, const struct peer_message *w, size_t from)
+{
+    uint64_t prev = w->index + from;
+    uint64_t prev_term = from ? w->entries[from - 1].term : w->log_term;
+    if (w->term < group_term(g) || prev == 0 || term_of(g, prev) != prev_term ||
+        !group_guarded(g, GUARD_CHANGE_KNOWN))
+        return;
+    for (uint64_t i = g->raft.configuration_committed_index + 1; i <= prev; i++) {
+        const struct log_entry *e = entry_log_get(&g->log, i);
+        if (e && e->type == RAFT_CHANGE)
+            group_settle_conf(g, i, e->data);
+    }
+}
+
 /* Hands entries[from, to) over as a message of their own. */
 static void give_append(struct group *g, const struct peer_message *w, size_t from, size_t to)
 {
@@ -135,6 +152,8 @@ static void receive_append(struct group *g, const struct peer_message *w)
         uint64_t prev = w->index + from;
         if (from > 0 && raft_last_index(&g->raft) < prev)
             return; /* the part before was refused: the leader has been told where to go on */
+        if (to > from && w->entries[from].type == RAFT_CHANGE)
+            settle_confs(g, w, from);
         give_append(g, w, from, to);
         from = to;
     } while (from < w->n_entries);

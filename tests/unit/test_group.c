@@ -223,11 +223,84 @@ static void a_snapshot_has_no_members_of_a_later_entry(void **state)
         buf_done(&bytes[i]);
 }
 
+static bool apply_nothing(void *ctx, uint16_t shard, uint64_t index, struct slice data)
+{
+    (void)ctx;
+    (void)shard;
+    (void)index;
+    (void)data;
+    return false;
+}
+
+/* One entry behind `index`, which is of term 2. */
+static void take_entry(struct world *w, uint64_t term, uint64_t index,
+                       const struct peer_entry *entry)
+{
+    struct peer_message msg = {.type = WIRE_APPEND,
+                               .from = LEARNER,
+                               .term = term,
+                               .index = index,
+                               .log_term = 2,
+                               .commit = index,
+                               .n_entries = 1};
+    msg.entries = (struct peer_entry *)(uintptr_t)entry;
+    assert_null(group_problem(w->g, &msg));
+    group_receive(w->g, &msg, w->now);
+    group_durable(w->g, w->lsn, w->now);
+}
+
+/* It has taken longer to apply what is committed than others needed for two more changes, and
+ * the last one is cut off. */
+static void who_is_slow_goes_back_to_the_members_of_the_last_change(void **state)
+{
+    (void)state;
+    static const struct group_env slow = {
+        .persist = persist, .send = send_nowhere, .apply = apply_nothing, .changed = changed};
+    struct world w = {.now = 1000};
+    struct group_conf conf = {.servers = {{.id = ME, .voter = true, .address = "n1@here"},
+                                          {.id = LEARNER, .voter = true, .address = "n2@there"},
+                                          {.id = 3, .address = "n3@there"},
+                                          {.id = 4, .address = "n4@there"}}};
+    struct buf bytes[3] = {0};
+    struct group_state old = {.term = 2};
+    for (size_t i = 0; i < 3; i++) {
+        conf.n = 2 + i;
+        group_conf_encode(&conf, &bytes[i]);
+    }
+    struct log_entry log[] = {
+        {.term = 1, .type = GROUP_ENTRY_CHANGE, .data = buf_slice(&bytes[0])},
+        {.term = 2, .type = 1, .data = SLICE("entry")}};
+    for (uint64_t i = 0; i < 2; i++)
+        entry_log_put(&old.log, i + 1, &log[i]);
+    w.g = group_open(&(struct group_config){.env = &slow,
+                                            .ctx = &w,
+                                            .id = ME,
+                                            .election_ms = 300,
+                                            .heartbeat_ms = HEARTBEAT_MS,
+                                            .seed = 4711,
+                                            .inflight = 4},
+                     &old, w.now);
+    for (uint64_t i = 1; i < 3; i++)
+        take_entry(&w, 2, 1 + i,
+                   &(struct peer_entry){
+                       .term = 2, .type = GROUP_ENTRY_CHANGE, .data = buf_slice(&bytes[i])});
+    group_conf(w.g, &conf);
+    assert_int_equal(conf.n, 4);
+    take_entry(&w, 3, 3, &(struct peer_entry){.term = 3, .type = 1, .data = SLICE("other")});
+    group_conf(w.g, &conf);
+    assert_int_equal(group_applied(w.g), 1);
+    assert_int_equal(conf.n, 3);
+    group_close(w.g);
+    for (int i = 0; i < 3; i++)
+        buf_done(&bytes[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_lacks_an_offered_snapshot_is_offered_the_newer_one_at_once),
         cmocka_unit_test(a_snapshot_has_no_members_of_a_later_entry),
+        cmocka_unit_test(who_is_slow_goes_back_to_the_members_of_the_last_change),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
