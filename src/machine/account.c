@@ -205,6 +205,12 @@ void account_left(struct machine *m, const struct account *a)
         m->accounts_left = true;
 }
 
+/* Who has no account is in this one. */
+static bool stays(const struct account *a)
+{
+    return slice_eq(account_name(a), SLICE("default"));
+}
+
 void account_delete(struct machine *m, const struct op *op, struct effects *fx)
 {
     struct account *a = outbox_may_tell(m, op, fx) ? account_named(m, op, fx) : NULL;
@@ -212,7 +218,7 @@ void account_delete(struct machine *m, const struct op *op, struct effects *fx)
         return;
     bool in_use = a->n_tokens || a->n > 1 || a->used[QUOTA_SESSIONS] || a->used[QUOTA_LOCKS] ||
                   a->used[QUOTA_VARIABLES];
-    if (slice_eq(account_name(a), SLICE("default"))) {
+    if (stays(a)) {
         request_failed(op, BELAY_ERR_IN_USE, "the account \"default\" stays", fx);
     } else if (in_use && !(op->flags & OP_FORCE)) {
         request_failed(op, BELAY_ERR_IN_USE,
@@ -231,7 +237,7 @@ void account_message(struct machine *m, const struct op *message, struct effects
 {
     struct account *a = account_any(m, message->account);
     if (message->kind == OP_ACCOUNT_DELETE) {
-        if (a)
+        if (a && !stays(a))
             account_vanish(m, a, fx);
         return;
     }

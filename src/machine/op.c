@@ -193,7 +193,10 @@ enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
     X(token, UINT32_MAX, "token is out of range")                                              \
     X(mode, MODE_SEMAPHORE, "mode is not known")                                               \
     X(policy, POLICY_TIMED, "policy is not known")                                             \
-    X(now_ms, UINT64_MAX / 4, "time is out of range")
+    X(now_ms, UINT64_MAX / 4, "time is out of range")                                          \
+    X(wall_ms, UINT64_MAX / 4, "time of day is out of range")                                  \
+    X(until_ms, UINT64_MAX / 4, "time of day is out of range")                                 \
+    X(rights, UINT64_MAX / 4, "no such generation of a token")
 
 #define BYTES_MAP(X)                                                                           \
     X(account, LIMIT_ACCOUNT_BYTES, "account is over 128 bytes")                               \

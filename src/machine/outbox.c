@@ -176,8 +176,18 @@ enum belay_err outbox_check(struct slice messages, const char **ret_what)
     return sound ? BELAY_OK : BELAY_ERR_SYNTAX;
 }
 
+/* Group 0 hears what became of namespaces and sessions, a shard all the rest. What somebody has
+ * made up would leave a state that no snapshot may have. */
+static bool is_for(const struct machine *m, const struct op *message)
+{
+    bool home = message->kind == OP_NAMESPACE_DELETE || message->kind == OP_SESSION_ENROL;
+    return message->kind == OP_SESSION_KEEPALIVE || home == (m->group == 0);
+}
+
 static void take(struct machine *m, uint64_t from, const struct op *message, struct effects *fx)
 {
+    if (!is_for(m, message))
+        return;
     if (message->kind == OP_NAMESPACE_CREATE)
         namespace_appear(m, message);
     else if (message->kind == OP_NAMESPACE_DELETE)

@@ -456,6 +456,17 @@ void token_used(struct machine *m, const struct op *op, struct effects *fx)
 
 /* --- the same in a shard --- */
 
+/* Numbers and generations rise, and no id comes twice; or it is no message of group 0, and a
+ * snapshot with it would be refused. */
+static void token_come(struct machine *m, const struct token_parts *parts)
+{
+    uint64_t last = 0;
+    if (!list_empty(&m->token_list))
+        last = list_item(m->token_list.prev, const struct token, in_machine)->number;
+    if (parts->number > last && parts->generation > 0 && !token_find(m, parts->id))
+        token_add(m, parts);
+}
+
 void token_message(struct machine *m, const struct op *message)
 {
     struct token *t = token_numbered(m, message->fence);
@@ -467,10 +478,10 @@ void token_message(struct machine *m, const struct op *message)
         m->closed = message->kind == OP_AUTH_INIT;
     if (message->kind == OP_TOKEN_REVOKE && t)
         token_remove(m, t);
-    else if (message->kind == OP_TOKEN_ROTATE && t)
+    else if (message->kind == OP_TOKEN_ROTATE && t && message->rights > t->generation)
         token_renew(t, message->rights, message->until_ms != 0);
-    else if ((message->kind == OP_AUTH_INIT || message->kind == OP_TOKEN_CREATE) && !t)
-        token_add(m, &parts);
+    else if (message->kind == OP_AUTH_INIT || message->kind == OP_TOKEN_CREATE)
+        token_come(m, &parts);
 }
 
 /* --- looks --- */
