@@ -96,7 +96,8 @@ static const char *open_first(struct audit *a)
         return errno == EAGAIN   ? "another process writes it"
                : errno == EINVAL ? "it is not a regular file"
                                  : strerror(errno);
-    off_t from = a->size > 2 * CHAIN_LINE_BYTES_MAX ? a->size - 2 * CHAIN_LINE_BYTES_MAX : 0;
+    const off_t two_lines = (off_t)2 * CHAIN_LINE_BYTES_MAX;
+    off_t from = a->size > two_lines ? a->size - two_lines : 0;
     char *tail = mem_alloc((size_t)(a->size - from) + 1);
     ssize_t n = pread(a->fd, tail, (size_t)(a->size - from), from);
     const char *why = n == a->size - from ? read_end(a, slice_of(tail, (size_t)n), from == 0)

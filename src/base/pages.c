@@ -2,6 +2,7 @@
 #include "base/pages.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,8 +19,8 @@ static uintptr_t heap_begin(void)
     uintptr_t begin = 0;
     FILE *maps = fopen("/proc/self/maps", "re");
     while (maps && begin == 0 && fgets(line, sizeof line, maps))
-        if (strstr(line, "[heap]") && sscanf(line, "%lx-", &begin) != 1)
-            begin = 0;
+        if (strstr(line, "[heap]"))
+            begin = strtoul(line, NULL, 16); /* "55d0c8a00000-55d0c8a21000 rw-p ..." */
     if (maps)
         (void)fclose(maps);
     return begin;
