@@ -253,26 +253,26 @@ void sim_node_start(struct sim_world *w, uint64_t id)
     memset(n->shown, 0, sizeof n->shown);
     sim_disk_revive(&n->disk);
     sim_enter(n);
-    struct replica_config config = {.env = &host,
-                                    .env_ctx = n,
-                                    .disk = &n->disk.base,
-                                    .node = sim_number(w, id),
-                                    .groups = w->plan.groups,
-                                    .election_ms = 300,
-                                    .heartbeat_ms = 60,
-                                    .seed = w->plan.seed * 31 + id + n->life * 1009,
-                                    .segment_bytes = w->plan.segment_bytes,
-                                    .snapshot_bytes = w->plan.snapshot_bytes,
-                                    .trailing = 4,
-                                    .turn_work = w->plan.turn_work,
-                                    .piece_bytes = 40 + w->plan.seed * 97 % 300,
-                                    .silence_ms =
-                                        w->plan.seed % 2 ? 0 : 700, /* a node is soon gone */
-                                    .levels_unknown = n->old ? 1 + n->w->plan.seed % LEVEL_NEWEST : 0,
-                                    .doubt_ms = w->plan.old_copies ? DOUBT_MS : 0,
-                                    .inflight = w->plan.inflight,
-                                    .guards_off = w->options->guards_off,
-                                    .canaries = w->options->canaries};
+    struct replica_config config = {
+        .env = &host,
+        .env_ctx = n,
+        .disk = &n->disk.base,
+        .node = sim_number(w, id),
+        .groups = w->plan.groups,
+        .election_ms = 300,
+        .heartbeat_ms = 60,
+        .seed = w->plan.seed * 31 + id + n->life * 1009,
+        .segment_bytes = w->plan.segment_bytes,
+        .snapshot_bytes = w->plan.snapshot_bytes,
+        .trailing = 4,
+        .turn_work = w->plan.turn_work,
+        .piece_bytes = 40 + w->plan.seed * 97 % 300,
+        .silence_ms = w->plan.seed % 2 ? 0 : 700, /* a node is soon gone */
+        .levels_unknown = n->old ? 1 + n->w->plan.seed % LEVEL_NEWEST : 0,
+        .doubt_ms = w->plan.old_copies ? DOUBT_MS : 0,
+        .inflight = w->plan.inflight,
+        .guards_off = w->options->guards_off,
+        .canaries = w->options->canaries};
     if (!n->joins)
         members(w, &config.members);
     if (w->plan.crashes && !w->healing && sim_chance(w, 15)) /* killed while it starts */
