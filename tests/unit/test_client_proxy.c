@@ -71,8 +71,9 @@ static int start(void **state)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         log_set_level(LOG_ERROR);
         told_fd = fds[1];
+        static const char *const listen[] = {"127.0.0.1:0", NULL};
         struct server_config config = {
-            .listen = "127.0.0.1:0", .max_connections = 1000, .on_listening = on_listening};
+            .listen = listen, .max_connections = 1000, .on_listening = on_listening};
         _exit((int)server_run(&config));
     }
     close(fds[1]);
