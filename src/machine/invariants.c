@@ -75,6 +75,20 @@ static const char *check_wait(const struct machine *m, const struct lock *l,
     return NULL;
 }
 
+/* The end of a wait that is passed over, before `first`, is due: its turn serves the line. */
+static bool is_served_next(const struct machine *m, const struct lock *l,
+                           const struct wait *first)
+{
+    list_each (it, &l->more->waits) {
+        const struct wait *w = list_item(it, const struct wait, in_lock);
+        if (w == first)
+            break;
+        if (over(&w->end, m->now_ms))
+            return true;
+    }
+    return false;
+}
+
 static const char *check_line(const struct machine *m, const struct lock *l)
 {
     const struct more *more = l->more;
@@ -111,6 +125,7 @@ static const char *check_line(const struct machine *m, const struct lock *l)
         bool is_dead = over(&first->end, m->now_ms) || session_over(first->session, m->now_ms);
         is_dead |= first->upgrade && hold_over(first->upgrade, m->now_ms);
         bool is_passed = first->away || node_is_silent(m, first->asker);
+        is_dead |= is_served_next(m, l, first);
         PROMISE(!(fits && is_quiet) || is_dead || is_passed);
     }
     return NULL;

@@ -31,7 +31,9 @@ const struct event *play(struct script *p, const char *format, ...)
     effects_reset(&p->fx);
     text_read_op(buf_cstr(&text), &p->arena, &op);
     buf_done(&text);
-    op.asker = ++p->line;
+    p->line++;
+    if (op.asker == 0)
+        op.asker = p->line;
     BELAY_CHECK(op_validate(&op, &what) == BELAY_OK);
     if (op_is_read(op.kind)) {
         machine_query(p->m, &op, &p->fx);

@@ -93,6 +93,31 @@ static void those_who_may_be_passed_are_not_walked_over(void **state)
     script_done(&p);
 }
 
+/* The next part of a line may begin with one who waits at a silent node, and whose time is over:
+ * its turn comes, and serves the others. */
+static void a_part_may_begin_with_one_who_is_passed_over(void **state)
+{
+    (void)state;
+    struct script p;
+    script_open(&p);
+    machine_set_batch(p.m, 2);
+    play(&p, "0 acquire a ann ttl=10");
+    play(&p, "0 acquire a next ttl=100 wait=500");
+    play(&p, "0 acquire db ann ttl=10");
+    play(&p, "0 acquire db bob ttl=100 wait=10 asker=72057594037927937"); /* of node 1 */
+    play(&p, "0 acquire db cy ttl=100 wait=500");
+    play(&p, "1 node away target=72057594037927936");
+    play(&p, "10 tick");
+    assert_int_equal(script_count(&p, EVENT_EXPIRED), 2);
+    assert_int_equal(script_count(&p, EVENT_GRANTED), 1); /* that was the part of this step */
+    assert_int_equal(machine_due(p.m), 10);
+    script_store(&p);
+    play(&p, "10 tick");
+    assert_int_equal(script_count(&p, EVENT_TIMEOUT), 1);
+    assert_int_equal(script_count(&p, EVENT_GRANTED), 1);
+    script_done(&p);
+}
+
 /* Readers who come do not set the clocks of all who wait for quiet; these see it by themselves. */
 static void who_waits_for_quiet_is_not_told_of_every_reader(void **state)
 {
@@ -148,6 +173,7 @@ int main(void)
         cmocka_unit_test(one_line_is_served_in_parts),
         cmocka_unit_test(many_lines_are_served_in_parts),
         cmocka_unit_test(those_who_may_be_passed_are_not_walked_over),
+        cmocka_unit_test(a_part_may_begin_with_one_who_is_passed_over),
         cmocka_unit_test(who_waits_for_quiet_is_not_told_of_every_reader),
         cmocka_unit_test(a_namespace_with_one_long_line_goes_in_parts),
     };
