@@ -70,6 +70,7 @@ const char *account_check(const struct op *op)
 struct event *account_tell(const struct machine *m, const struct op *op, enum event_kind kind,
                            struct effects *fx)
 {
+    BELAY_CHECK(kind < EVENT_KIND_COUNT);
     struct event *ev = effects_add(fx, kind);
     ev->news = true;
     ev->asker = op->asker;
@@ -84,6 +85,7 @@ struct event *account_tell(const struct machine *m, const struct op *op, enum ev
 
 static void set_text(char **at, size_t *len, struct slice text)
 {
+    BELAY_CHECK(text.len == 0 || text.data);
     free(*at);
     *at = text.len ? mem_dup(text.data, text.len) : NULL;
     *len = text.len;
@@ -91,6 +93,7 @@ static void set_text(char **at, size_t *len, struct slice text)
 
 void account_free(struct account *a)
 {
+    BELAY_CHECK(a->n == 0 || a->spaces);
     free(a->spaces);
     free(a->email);
     free(a->full_name);
@@ -122,6 +125,7 @@ static bool email_is_taken(const struct machine *m, struct slice email,
 
 void account_create(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(m->group == 0 && op->kind == OP_ACCOUNT_CREATE);
     struct account *a = account_any(m, op->account);
     if (!outbox_may_tell(m, op, fx))
         return;
@@ -165,6 +169,7 @@ struct account *account_named(const struct machine *m, const struct op *op, stru
 
 void account_update(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_ACCOUNT_UPDATE);
     struct account *a = outbox_may_tell(m, op, fx) ? account_named(m, op, fx) : NULL;
     if (!a)
         return;
@@ -213,6 +218,7 @@ static bool stays(const struct account *a)
 
 void account_delete(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_ACCOUNT_DELETE);
     struct account *a = outbox_may_tell(m, op, fx) ? account_named(m, op, fx) : NULL;
     if (!a)
         return;
@@ -235,6 +241,7 @@ void account_delete(struct machine *m, const struct op *op, struct effects *fx)
 
 void account_message(struct machine *m, const struct op *message, struct effects *fx)
 {
+    BELAY_CHECK(m->group != 0);
     struct account *a = account_any(m, message->account);
     if (message->kind == OP_ACCOUNT_DELETE) {
         if (a && !stays(a))
@@ -251,6 +258,7 @@ void account_message(struct machine *m, const struct op *message, struct effects
 
 static void account_row(const struct account *a, struct account_row *row, struct effects *fx)
 {
+    BELAY_CHECK(!a->gone);
     *row = (struct account_row){
         .id = arena_copy(&fx->arena, account_name(a)),
         .email = arena_copy(&fx->arena, account_text(a->email, a->email_len)),
@@ -264,6 +272,7 @@ static void account_row(const struct account *a, struct account_row *row, struct
 
 void machine_add_account(const struct machine *m, struct account_row *row)
 {
+    BELAY_CHECK(row->id.len > 0);
     const struct account *a = account_find(m, row->id);
     for (size_t i = 0; a && i < QUOTA_COUNT; i++)
         if (i != QUOTA_NAMESPACES && i != QUOTA_SESSIONS) /* group 0 counts those */
@@ -294,6 +303,7 @@ static size_t page_size(const struct op *op)
 
 static struct event *rows(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op_is_read(op->kind));
     struct event *ev = effects_add(fx, EVENT_ROWS);
     ev->asker = op->asker;
     ev->at_ms = m->now_ms;
@@ -303,6 +313,7 @@ static struct event *rows(const struct machine *m, const struct op *op, struct e
 /* In the order in which they were made; `text` is the id of the last one that was seen. */
 static void list_accounts(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_ACCOUNT_LIST);
     struct event *ev = rows(m, op, fx);
     bool behind = op->text.len == 0;
     ev->accounts = arena_alloc(&fx->arena, page_size(op) * sizeof *ev->accounts);
@@ -318,6 +329,7 @@ static void list_accounts(const struct machine *m, const struct op *op, struct e
 
 void account_query(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op_is_read(op->kind));
     if (op->kind == OP_ACCOUNT_LIST) {
         list_accounts(m, op, fx);
         return;
@@ -341,6 +353,7 @@ bool quota_reached(const struct account *a, enum quota quota, uint64_t more)
 
 enum quota quota_over(const struct account *a, const struct op *op, bool makes, bool waits)
 {
+    BELAY_DCHECK(op->body.len <= LIMIT_BODY_BYTES);
     if (makes && quota_reached(a, QUOTA_LOCKS, 1 + op->more.n))
         return QUOTA_LOCKS;
     if (waits && quota_reached(a, QUOTA_WAITERS, 1))
@@ -367,6 +380,7 @@ void quota_refuse(const struct account *a, enum quota quota, const struct op *op
 
 void snapshot_put_account(struct buf *out, const struct account *a)
 {
+    BELAY_CHECK(a->email_len <= LIMIT_EMAIL_BYTES && a->full_name_len <= LIMIT_FULL_NAME_BYTES);
     varint_put(out, a->gone);
     varint_put_bytes(out, account_text(a->email, a->email_len));
     varint_put_bytes(out, account_text(a->full_name, a->full_name_len));

@@ -8,6 +8,7 @@
 
 const char *event_word(enum event_kind kind)
 {
+    BELAY_CHECK(kind < EVENT_KIND_COUNT);
     static const char *const words[] = {
 #define X(id, word) [EVENT_##id] = (word),
         EVENT_KIND_MAP(X)
@@ -80,6 +81,7 @@ struct event *effects_add(struct effects *fx, enum event_kind kind)
 
 static void copy_row(struct txn_row *row, struct arena *a)
 {
+    BELAY_CHECK(row->n_records == 0 || row->records);
     row->name = arena_copy(a, row->name);
     row->json = arena_copy(a, row->json);
     struct record_row *records = arena_alloc(a, row->n_records * sizeof *records);
@@ -113,6 +115,7 @@ struct event event_copy(const struct event *ev, struct arena *a)
 
 void effects_done(struct effects *fx)
 {
+    BELAY_CHECK(fx->n <= fx->cap);
     free(fx->events);
     arena_done(&fx->arena);
     *fx = (struct effects){0};

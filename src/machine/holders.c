@@ -58,6 +58,7 @@ static bool same_fence(struct map_node *node, const void *key)
 
 static struct holder_member *with_fence(const struct crowd *c, uint64_t fence)
 {
+    BELAY_DCHECK(fence > 0);
     struct map_node *n = map_find(&c->by_fence, hash_number(fence), same_fence, &fence);
     return n ? map_item(n, struct holder_member, by_fence) : NULL;
 }
@@ -178,12 +179,14 @@ void holders_remove(struct hold *h)
 
 void holders_shrink(struct lock *l)
 {
+    BELAY_CHECK(l->n_holds <= LIMIT_HOLDERS);
     if (l->n_holds < CROWD_MIN / 2)
         holders_free(l);
 }
 
 struct hold *holder_by_fence(const struct lock *l, uint64_t fence)
 {
+    BELAY_DCHECK(fence > 0);
     if (l->crowded) {
         const struct holder_member *one = with_fence(crowd_of(l), fence);
         return one ? one->hold : NULL;

@@ -20,6 +20,7 @@
 #include "machine/request.h"
 #include "machine/session.h"
 #include "machine/session_level0.h"
+#include "machine/sound.h"
 #include "machine/table.h"
 #include "machine/txn.h"
 #include "machine/txn_wait.h"
@@ -55,6 +56,7 @@ struct machine *machine_open(struct hash_key key)
 
 static void free_wait(struct wait *w)
 {
+    BELAY_CHECK(w->body_len == 0 || w->body);
     list_remove(&w->in_waiter);
     if (list_empty(&w->waiter->waits))
         free(w->waiter);
@@ -65,6 +67,7 @@ static void free_wait(struct wait *w)
 
 static void free_space(struct space *s)
 {
+    BELAY_CHECK(s->account);
     struct index_place place;
     struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
     while (l) {
@@ -122,6 +125,7 @@ void machine_close(struct machine *m)
 /* It is evaluated once more, for what it says: that is part of the batch. */
 static uint64_t expire_parked(struct machine *m, struct parked *p, struct effects *fx)
 {
+    BELAY_DCHECK(parked_is_linked(p));
     uint64_t before = m->txn_work;
     parked_expire(m, p, fx);
     return m->level >= LEVEL_BOUNDED ? (m->txn_work - before) / TXN_WORK_PER_UNIT : 0;

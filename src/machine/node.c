@@ -16,6 +16,7 @@
 
 void nodes_init(struct machine *m)
 {
+    BELAY_CHECK(m->n_silent == 0);
     for (size_t i = 0; i < OP_NODES_MAX; i++) {
         list_init(&m->nodes[i].waits);
         list_init(&m->nodes[i].parked);

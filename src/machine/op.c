@@ -19,6 +19,7 @@ static const char *const words[] = {
 
 const char *op_word(enum op_kind kind)
 {
+    BELAY_CHECK(kind < OP_KIND_COUNT);
     return (size_t)kind < OP_KIND_COUNT ? words[kind] : "unknown";
 }
 
@@ -95,6 +96,7 @@ static void put_bytes(struct buf *out, struct slice v)
 
 static void put_names(struct buf *out, struct names v)
 {
+    BELAY_CHECK(v.n == 0 || v.items);
     varint_put(out, v.n);
     for (size_t i = 0; i < v.n; i++)
         varint_put_bytes(out, v.items[i]);
@@ -128,6 +130,7 @@ static void get_names(struct reader *r, struct arena *a, struct names *ret)
 
 static uint64_t version_of(const struct op *op)
 {
+    BELAY_CHECK(op->kind < OP_KIND_COUNT);
     if (op->token || op->rights || op->wall_ms || op->until_ms)
         return OP_VERSION;
     return op->number ? OP_VERSION_NO_TOKEN : OP_VERSION_NO_NUMBER;
@@ -252,6 +255,7 @@ static bool names_repeat(const struct op *op)
 
 static const char *check_acquire(const struct op *op)
 {
+    BELAY_CHECK(op->kind == OP_ACQUIRE);
     if (op->owner.len == 0)
         return "owner is empty";
     if (op->mode == MODE_NONE)
@@ -277,6 +281,7 @@ static const char *check_acquire(const struct op *op)
 
 static const char *check_convert(const struct op *op)
 {
+    BELAY_CHECK(op->kind == OP_CONVERT);
     if (op->mode != MODE_EXCLUSIVE && op->mode != MODE_SHARED)
         return "mode must be exclusive or shared";
     return op->more.n ? "only one name can be converted" : NULL;
@@ -298,6 +303,7 @@ static const char *check_hold(const struct op *op)
 
 static const char *check_break(const struct op *op)
 {
+    BELAY_CHECK(op->kind == OP_BREAK);
     if (op->text.len > LIMIT_REASON_BYTES)
         return "reason is over 256 bytes";
     return op->name.len ? NULL : "name is empty";

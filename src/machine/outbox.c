@@ -48,6 +48,7 @@ bool machine_is_group(const struct machine *m, unsigned group, unsigned n_groups
 
 void outbox_free(struct machine *m)
 {
+    BELAY_CHECK(m->n_groups == 0 || m->boxes);
     for (unsigned i = 0; i < m->n_groups; i++)
         list_each_safe(it, &m->boxes[i].messages)
             free(list_item(it, struct group_message, in_box));
@@ -122,6 +123,7 @@ void outbox_post(struct machine *m, unsigned to, const struct op *message)
 
 void outbox_post_all(struct machine *m, const struct op *message)
 {
+    BELAY_CHECK(m->group == 0);
     for (unsigned g = 1; g < m->n_groups; g++)
         outbox_post(m, g, message);
 }
@@ -129,6 +131,7 @@ void outbox_post_all(struct machine *m, const struct op *message)
 /* Whatever is about to be told to all shards; false: it has been refused. */
 bool outbox_may_tell(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(m->group == 0);
     if (m->level < LEVEL_ACCOUNTS) {
         request_failed(op, BELAY_ERR_UNAVAILABLE,
                        "a member of the cluster is too old for accounts and tokens", fx);
@@ -237,6 +240,7 @@ uint64_t machine_messages(const struct machine *m)
 
 uint64_t machine_posted(const struct machine *m, unsigned to)
 {
+    BELAY_CHECK(to < LIMIT_GROUPS);
     const struct mailbox *box = box_of(m, to);
     return box ? box->posted : 0;
 }
@@ -250,6 +254,7 @@ uint64_t machine_waiting(const struct machine *m, unsigned to)
 
 uint64_t machine_taken(const struct machine *m, unsigned from)
 {
+    BELAY_CHECK(from < LIMIT_GROUPS);
     const struct mailbox *box = box_of(m, from);
     return box ? box->taken : 0;
 }

@@ -59,6 +59,7 @@ void program_put(struct buf *out, enum program_node node)
 
 void program_put_count(struct buf *out, enum program_node node, size_t n)
 {
+    BELAY_CHECK(node != NODE_NONE);
     program_put(out, node);
     varint_put(out, n);
 }

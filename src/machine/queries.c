@@ -113,6 +113,7 @@ struct lock_row *machine_lock_row(const struct machine *m, const struct op *op,
 
 static struct event *rows(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op_is_read(op->kind));
     struct event *ev = effects_add(fx, EVENT_ROWS);
     ev->asker = op->asker;
     ev->at_ms = now_of(m, op);
@@ -176,6 +177,7 @@ static void list_locks(const struct machine *m, const struct space *s, const str
 static void check(const struct machine *m, const struct space *s, const struct op *op,
                   struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_CHECK);
     const struct hold *h = request_hold(m, lock_find(m, s, op->name), op, now_of(m, op));
     struct event *ev = effects_add(fx, EVENT_CHECKED);
     ev->asker = op->asker;
@@ -204,6 +206,7 @@ static void session_row(const struct session *s, uint64_t now_ms, struct session
 bool machine_session(const struct machine *m, struct slice account, struct slice id,
                      struct machine_session *ret)
 {
+    BELAY_DCHECK(id.len <= LIMIT_SESSION_BYTES);
     const struct session *s = session_find(m, account, id);
     if (!s || session_over(s, m->now_ms))
         return false;
@@ -325,6 +328,7 @@ static void list_namespaces(const struct machine *m, const struct op *op, struct
 
 static void show_lock(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op_is_read(op->kind));
     struct event *ev = rows(m, op, fx);
     ev->locks = machine_lock_row(m, op, fx);
     ev->n_rows = 1;

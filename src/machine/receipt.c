@@ -33,6 +33,7 @@
 
 static void put_records(struct buf *out, const struct txn_row *row)
 {
+    BELAY_CHECK(row->n_records == 0 || row->records);
     varint_put(out, row->n_records);
     for (size_t i = 0; i < row->n_records && buf_len(out) <= RECEIPT_ANSWER_BYTES; i++) {
         const struct record_row *r = &row->records[i];
@@ -59,6 +60,7 @@ static void put_row(struct buf *out, const struct txn_row *row)
 /* What may be long. False: it is too long to be kept. */
 static bool put_rows(struct buf *out, const struct event *ev)
 {
+    BELAY_CHECK(ev->n_cycle <= LIMIT_CYCLE);
     varint_put(out, ev->n_cycle);
     for (size_t i = 0; i < ev->n_cycle; i++) {
         varint_put_bytes(out, ev->cycle[i].owner);
@@ -190,6 +192,7 @@ void receipts_init(struct receipts *rs)
 
 static uint64_t hash_key(const struct machine *m, struct receipt_key key)
 {
+    BELAY_DCHECK(key.id.len > 0);
     return hash_bytes(&m->key, key.id.data, key.id.len) ^
            hash_bytes(&m->key, key.account.data, key.account.len);
 }
@@ -264,6 +267,7 @@ static bool is_old(const struct machine *m, const struct receipt *r)
 
 void receipt_drop_old(struct machine *m)
 {
+    BELAY_DCHECK((m->receipts.n_answered == 0) == list_empty(&m->receipts.answered));
     struct receipt *r;
     for (size_t i = 0; i < RECEIPT_DROP_BATCH && (r = oldest(m)) && is_old(m, r); i++)
         receipt_forget(m, r);
@@ -283,6 +287,7 @@ void receipt_add_answered(struct machine *m, struct receipt *r)
 
 void receipts_done(struct machine *m)
 {
+    BELAY_CHECK(m->receipts.n_answered <= m->receipts.by_id.count);
     list_each_safe(it, &m->receipts.answered)
         free(list_item(it, struct receipt, in_answered)); /* open ones go with what waits */
     map_done(&m->receipts.by_id);
@@ -324,6 +329,7 @@ struct receipt *receipt_open(struct machine *m, const struct op *op)
 static void keep_answer(struct machine *m, struct receipt_key key, uint64_t content,
                         const struct event *ev)
 {
+    BELAY_CHECK(ev->kind != EVENT_QUEUED);
     struct buf *bytes = &m->receipts.scratch;
     buf_clear(bytes);
     put_answer(bytes, ev);
@@ -399,6 +405,7 @@ struct receipt *receipt_find(struct machine *m, const struct op *op, struct effe
 static void repeat_grant(struct machine *m, const struct event *was, const struct op *op,
                          struct effects *fx)
 {
+    BELAY_CHECK(was->kind == EVENT_GRANTED);
     struct space *s = space_find(m, op->account, op->ns);
     struct op by_fence = {.fence = was->fence};
     struct hold *h =

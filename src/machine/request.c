@@ -17,6 +17,7 @@
 
 struct slice request_name(const struct op *op, size_t i)
 {
+    BELAY_DCHECK(i <= op->more.n);
     return i == 0 ? op->name : op->more.items[i - 1];
 }
 
@@ -192,6 +193,7 @@ void request_grant_again(struct machine *m, struct hold *h, const struct op *op,
 static struct event *queued(const struct machine *m, const struct wait *w, const struct op *op,
                             struct effects *fx)
 {
+    BELAY_DCHECK(wait_is_linked(w));
     struct event *ev = wait_news(m, w, EVENT_QUEUED, fx);
     ev->asker = op->flags & OP_NOBLOCK ? op->asker : 0;
     ev->position = wait_position(w);
@@ -212,6 +214,7 @@ static struct event *tell_replaced(const struct machine *m, const struct wait *w
 static void take_over(struct machine *m, struct wait *w, const struct op *op,
                       struct effects *fx)
 {
+    BELAY_CHECK(wait_is_linked(w));
     const struct event *ev = tell_replaced(m, w, fx);
     receipt_settle(m, &w->receipt, ev);
     wait_ask(m, w, op);
@@ -353,6 +356,7 @@ static void acquire_all(struct machine *m, struct space *s, const struct op *op,
 
 void request_acquire(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_ACQUIRE);
     bool ok;
     struct space *s = request_space(m, op, fx);
     struct session *session = s ? session_of(m, op, &ok, fx) : NULL;
@@ -404,6 +408,7 @@ static uint64_t release_from(struct machine *m, struct lock *l, const struct op 
 
 void request_release(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_RELEASE);
     struct space *s = request_space(m, op, fx);
     if (!s)
         return;
@@ -419,6 +424,7 @@ void request_release(struct machine *m, const struct op *op, struct effects *fx)
 
 static void extend(struct machine *m, struct hold *h, uint64_t ttl_ms)
 {
+    BELAY_CHECK(ttl_ms <= LIMIT_TTL_MS);
     if (ttl_ms)
         h->ttl_ms = (uint32_t)ttl_ms;
     h->overdue = false;
@@ -439,6 +445,7 @@ static void add_ttl(struct machine *m, struct hold *h, uint64_t ttl_ms)
 static struct event *tell_hold(const struct machine *m, const struct hold *h,
                                enum event_kind kind, uint64_t asker, struct effects *fx)
 {
+    BELAY_DCHECK(hold_is_linked(h));
     struct event *ev = lock_news(m, h->lock, kind, fx);
     ev->asker = asker;
     ev->owner = arena_copy(&fx->arena, hold_owner(h));
@@ -454,6 +461,7 @@ static const char stale_text[] = "the fence or owner does not hold the lock";
 
 void request_renew(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_RENEW);
     struct space *s = request_space(m, op, fx);
     if (!s)
         return;
@@ -479,6 +487,7 @@ void request_renew(struct machine *m, const struct op *op, struct effects *fx)
 
 void request_body(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_BODY);
     struct space *s = request_space(m, op, fx);
     if (!s)
         return;
@@ -524,6 +533,7 @@ static void convert_now(struct machine *m, struct hold *h, const struct op *op,
  * told of, and may count on: it is not taken away. */
 void request_undo_upgrade(struct machine *m, struct hold *h, struct effects *fx)
 {
+    BELAY_CHECK(hold_is_linked(h));
     struct op back = {.mode = MODE_SHARED};
     if (h->lock->capacity == CAPACITY_RW && h->weight == CAPACITY_RW)
         convert_now(m, h, &back, fx);
@@ -578,6 +588,7 @@ static void upgrade(struct machine *m, struct hold *h, const struct op *op, stru
 
 void request_convert(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_CONVERT);
     struct space *s = request_space(m, op, fx);
     if (!s)
         return;
@@ -597,6 +608,7 @@ void request_convert(struct machine *m, const struct op *op, struct effects *fx)
 
 void request_break(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_BREAK);
     struct space *s = request_space(m, op, fx);
     if (!s)
         return;

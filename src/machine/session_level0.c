@@ -42,6 +42,7 @@ void old_ask(struct machine *m, struct session *s)
 /* Its connection is gone: only what is done from now on keeps it longer than it lingers. */
 void guest_lingers(struct machine *m, const struct op *message)
 {
+    BELAY_CHECK(m->group != 0);
     struct session *s = guest_of(m, message);
     if (s)
         s->kept_ms = m->now_ms;
@@ -64,6 +65,7 @@ void guest_asked(struct machine *m, const struct op *message)
 void guest_answered(struct machine *m, const struct op *message, uint64_t shard,
                     struct effects *fx)
 {
+    BELAY_CHECK(m->group == 0);
     struct session *s = session_find(m, message->account, message->session);
     if (!s || s->guest != GUEST_NOT)
         return;
@@ -77,6 +79,7 @@ void guest_answered(struct machine *m, const struct op *message, uint64_t shard,
 
 void guest_enrols(struct machine *m, const struct op *message, uint64_t shard)
 {
+    BELAY_CHECK(m->group == 0);
     struct session *s = session_find(m, message->account, message->session);
     if (!s || s->guest != GUEST_NOT || group_bit(m, shard) == 0)
         return; /* it has ended, and a message that says so is on its way */

@@ -47,6 +47,7 @@ void snapshot_put_session_ref(struct buf *out, const struct session *s)
 /* The receipt of what waits; its account is that of the namespace. */
 void snapshot_put_open(struct buf *out, const struct receipt *r, enum away away)
 {
+    BELAY_CHECK(away <= AWAY_CUT);
     varint_put_bytes(out, r ? receipt_id(r) : slice_of("", 0));
     if (!r)
         return;
@@ -57,6 +58,7 @@ void snapshot_put_open(struct buf *out, const struct receipt *r, enum away away)
 
 static void put_receipt(struct buf *out, const struct receipt *r)
 {
+    BELAY_CHECK(r->answer_len > 0 && r->id_len > 0);
     varint_put_bytes(out, receipt_account(r));
     varint_put_bytes(out, receipt_id(r));
     varint_put(out, r->content);
@@ -442,6 +444,7 @@ static void read_hold(struct loader *ld, struct lock *l)
 
 static struct hold *hold_with(const struct lock *l, uint64_t fence)
 {
+    BELAY_CHECK(fence > 0);
     list_each (it, &l->holds) {
         struct hold *h = list_item(it, struct hold, in_lock);
         if (hold_fence(h) == fence)
@@ -453,6 +456,7 @@ static struct hold *hold_with(const struct lock *l, uint64_t fence)
 /* The fields of a wait that stand behind its owner; false when they do not fit the lock. */
 static bool read_wait_fields(struct loader *ld, const struct lock *l, struct wait *w)
 {
+    BELAY_CHECK(w->lock == l && l->more);
     w->session = loader_session(ld);
     w->end = (struct heap_node){.seq = loader_number(ld), .tag = END_WAIT};
     w->end.at = loader_time(ld);
@@ -513,6 +517,7 @@ static void read_wait(struct loader *ld, struct lock *l)
 
 static void read_more(struct loader *ld, struct lock *l)
 {
+    BELAY_CHECK(!l->more);
     struct more *more = lock_more(l);
     uint64_t closed = reader_u64(&ld->r);
     uint64_t closed_seq = 0;
@@ -557,6 +562,7 @@ static void read_lock(struct loader *ld, struct space *s, struct slice *previous
 
 static void read_space(struct loader *ld, struct account *a, bool doomed)
 {
+    BELAY_CHECK(a->n <= a->cap);
     struct slice name = loader_bytes(ld, 1, LIMIT_NAMESPACE_BYTES);
     struct slice description = loader_bytes(ld, 0, LIMIT_DESCRIPTION_BYTES);
     uint64_t created_ms = loader_time(ld);
@@ -600,6 +606,7 @@ static struct account *read_account(struct loader *ld)
 /* Since version 6 they stand before what belongs to them. */
 static void read_accounts(struct loader *ld)
 {
+    BELAY_CHECK(ld->m->n_accounts == 0);
     uint64_t n = ld->version >= 6 ? reader_u64(&ld->r) : 0;
     for (uint64_t i = 0; i < n && !ld->r.bad; i++) {
         struct account *a = read_account(ld);
@@ -671,6 +678,7 @@ static void finish(struct loader *ld)
 
 static void read_machine(struct loader *ld)
 {
+    BELAY_CHECK(ld->m->counter == 0 && ld->m->n_accounts == 0);
     struct machine *m = ld->m;
     if (ld->version >= SNAPSHOT_FIRST_WITH_LEVEL)
         m->level = loader_bounded(ld, LEVEL_NEWEST);

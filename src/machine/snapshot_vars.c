@@ -35,6 +35,7 @@ static void put_slot(struct buf *out, const struct slot *slot)
 
 void snapshot_put_tables(struct buf *out, const struct space *s)
 {
+    BELAY_CHECK((s->tables.count == 0) == list_empty(&s->table_list));
     varint_put(out, s->tables.count);
     list_each (it, &s->table_list) {
         const struct table *t = list_item(it, const struct table, in_space);
@@ -124,6 +125,7 @@ static void read_slot(struct loader *ld, struct space *s, struct slice table, bo
 
 void loader_tables(struct loader *ld, struct space *s)
 {
+    BELAY_CHECK(s->tables.count == 0);
     uint64_t n = loader_bounded(ld, LIMIT_TABLES);
     for (; n && !ld->r.bad; n--) {
         struct slice name = loader_bytes(ld, 1, LIMIT_TABLE_BYTES);
@@ -145,6 +147,7 @@ static struct read read_watch(struct loader *ld)
 
 static void read_watches(struct loader *ld, struct parked *p)
 {
+    BELAY_CHECK(p->n_watches == 0);
     uint64_t n = loader_bounded(ld, LIMIT_TXN_OPERATORS + LIMIT_TXN_STATEMENTS);
     if (!loader_ok(ld, n <= ld->r.left.len)) /* each takes a byte at least */
         return;
@@ -191,6 +194,7 @@ static void read_parked(struct loader *ld, struct space *s, uint64_t *last_ticke
 
 void loader_parked(struct loader *ld, struct space *s)
 {
+    BELAY_CHECK(s->n_parked == 0);
     uint64_t n = loader_bounded(ld, LIMIT_TXN_WAITING), ticket = 0;
     loader_ok(ld, n == 0 || !s->doomed);
     for (; n && !ld->r.bad; n--)

@@ -220,6 +220,7 @@ static bool is_client_s(const struct op *op)
 
 bool token_refuses(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind < OP_KIND_COUNT);
     if (!is_client_s(op) || (op->token == 0 && !m->closed))
         return false;
     const struct token *t = op->token ? token_numbered(m, op->token) : NULL;
@@ -246,6 +247,7 @@ static bool is_foreign(const struct op *op, uint64_t took, const struct session 
 static bool names_foreign(const struct machine *m, const struct space *s, const struct op *op,
                           struct slice name)
 {
+    BELAY_DCHECK(name.len > 0);
     const struct lock *l = lock_find(m, s, name);
     if (!l)
         return false;
@@ -331,6 +333,7 @@ static struct token *token_named(const struct machine *m, const struct op *op,
  * and who asks group 0 must not look like one. */
 static bool brings_sum(const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind != OP_TOKEN_REVOKE && op->kind != OP_TOKEN_USED);
     if (op->owner.len == TOKEN_SUM_BYTES)
         return true;
     request_failed(op, BELAY_ERR_SYNTAX, "the sum of a secret has 32 bytes", fx);
@@ -363,6 +366,7 @@ static void token_make(struct machine *m, struct account *a, const struct op *op
 
 void token_create(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_TOKEN_CREATE);
     struct account *a = outbox_may_tell(m, op, fx) ? account_named(m, op, fx) : NULL;
     if (!a || !brings_sum(op, fx))
         return;
@@ -378,6 +382,7 @@ void token_create(struct machine *m, const struct op *op, struct effects *fx)
 
 void token_init(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_AUTH_INIT);
     if (m->closed) {
         request_failed(op, BELAY_ERR_EXISTS,
                        "this was done before: log in with an operator's token", fx);
@@ -398,6 +403,7 @@ void token_init(struct machine *m, const struct op *op, struct effects *fx)
  * stay, and count again from then on. */
 void token_reset(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_AUTH_RESET);
     if (!outbox_may_tell(m, op, fx))
         return;
     m->closed = false;
@@ -446,6 +452,7 @@ void token_revoke(struct machine *m, const struct op *op, struct effects *fx)
 
 void token_used(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_TOKEN_USED);
     struct token *t = token_find(m, op->name);
     if (t && op->wall_ms > t->used_ms)
         t->used_ms = op->wall_ms;
@@ -469,6 +476,7 @@ static void token_come(struct machine *m, const struct token_parts *parts)
 
 void token_message(struct machine *m, const struct op *message)
 {
+    BELAY_CHECK(m->group != 0);
     struct token *t = token_numbered(m, message->fence);
     struct token_parts parts = {.id = message->name,
                                 .account = account_find(m, message->account),
@@ -504,6 +512,7 @@ static void token_row(const struct token *t, struct token_row *row, struct effec
 
 static void list_tokens(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_TOKEN_LIST);
     const struct account *a = account_named(m, op, fx);
     if (!a)
         return;
@@ -528,6 +537,7 @@ static void list_tokens(const struct machine *m, const struct op *op, struct eff
 
 void token_query(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op_is_read(op->kind));
     if (op->kind == OP_TOKEN_LIST) {
         list_tokens(m, op, fx);
         return;

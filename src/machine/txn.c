@@ -224,6 +224,7 @@ static bool exists(struct eval *e, const struct program_var *v)
 
 static const char *set_limit(const struct eval *e, const struct slot *slot)
 {
+    BELAY_DCHECK(!slot || slot->n_records <= LIMIT_RECORDS);
     if (e->space->n_records >= LIMIT_VARIABLES)
         return "the namespace has LIMIT_VARIABLES (16000000) variables";
     if (e->session->n_records >= LIMIT_SESSION_VARIABLES)
@@ -586,6 +587,7 @@ static void roll_back(struct eval *e)
 
 static void tell_committed(struct eval *e)
 {
+    BELAY_DCHECK(e->fx);
     const struct space *s = e->space;
     size_t n = e->x->n_changes + e->plan.n;
     if (n == 0)
@@ -701,6 +703,7 @@ static void answer_plainly(const struct machine *m, const struct op *op, enum tx
 
 void txn_request(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_TXN);
     struct space *s = space_of(m, op);
     struct session *session = session_named(m, op);
     if (!s) {

@@ -60,6 +60,7 @@ static bool same_watched(struct map_node *node, const void *key)
 static struct watched *watched_find(const struct machine *m, const struct space *s,
                                     const struct read *what)
 {
+    BELAY_DCHECK(what->key.len > 0);
     struct map_node *n = map_find(&s->watched, hash_read(m, what), same_watched, what);
     return n ? map_item(n, struct watched, by_what) : NULL;
 }
@@ -197,6 +198,7 @@ void parked_remove(struct machine *m, struct parked *p)
 
 void space_free_parked(struct space *s)
 {
+    BELAY_CHECK((s->n_parked == 0) == list_empty(&s->parked));
     list_each_safe(it, &s->parked)
     {
         struct parked *p = list_item(it, struct parked, in_space);
@@ -238,6 +240,7 @@ void parked_leave_space(struct machine *m, struct space *s, struct effects *fx)
 
 void parked_cancel(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_CHECK(op->kind == OP_CANCEL);
     struct session *s = session_find(m, op->account, op->session);
     if (!s)
         return;
@@ -279,6 +282,7 @@ static bool is_dead(const struct machine *m, const struct parked *p)
 
 void parked_end_if_dead(struct machine *m, struct parked *p, struct effects *fx)
 {
+    BELAY_CHECK(parked_is_linked(p));
     if (is_dead(m, p))
         parked_expire(m, p, fx);
 }

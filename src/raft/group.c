@@ -158,6 +158,7 @@ static void post_append(struct group *g, const struct raft_message *m, struct pe
 
 struct told *group_offered(struct group *g, uint64_t id)
 {
+    BELAY_CHECK(place_of(id) != 0);
     for (unsigned i = 0; i < g->raft.configuration.n && i < GROUP_SERVERS_MAX; i++)
         if (g->raft.configuration.servers[i].id == id)
             return &g->offered[i];
@@ -184,6 +185,7 @@ static void post_snapshot(struct group *g, const struct raft_message *m, struct 
 
 static void post_message(struct group *g, const struct raft_message *m)
 {
+    BELAY_CHECK(m->server_id != g->raft.id);
     struct peer_message w = {.group_no = g->group_no, .from = g->raft.id};
     switch (m->type) {
     case RAFT_APPEND_ENTRIES:
@@ -277,6 +279,7 @@ static void take_snapshot(struct group *g, struct raft_update *u)
 
 void group_settle_conf(struct group *g, uint64_t index, struct slice data)
 {
+    BELAY_CHECK(index > 0);
     if (index <= g->raft.configuration_committed_index && group_guarded(g, GUARD_CHANGE_KNOWN))
         return;
     struct group_conf conf;
@@ -316,6 +319,7 @@ bool group_has_more(const struct group *g)
 
 void group_go_on(struct group *g, uint64_t now_ms)
 {
+    BELAY_CHECK(g->applied <= entry_log_last(&g->log) || g->installing.index != 0);
     if (!group_has_more(g))
         return;
     group_advance_clock(g, now_ms);
@@ -348,7 +352,6 @@ void group_take_update(struct group *g, struct raft_update *u)
     BELAY_CHECK(entry_log_last(&g->log) == raft_last_index(&g->raft));
 }
 
-/* A step whose only failure is a defect: the process must not go on. */
 void group_step(struct group *g, struct raft_event *event)
 {
     struct raft_update update;
@@ -489,6 +492,7 @@ void group_tell_commit(struct group *g)
 
 enum belay_err group_transfer(struct group *g, uint64_t to, uint64_t now_ms)
 {
+    BELAY_CHECK(to != g->raft.id);
     group_advance_clock(g, now_ms);
     struct raft_event event = {.type = RAFT_TRANSFER, .time = g->now_ms};
     event.transfer.server_id = to;
@@ -600,6 +604,7 @@ void group_bootstrap(const struct group_config *config, const struct group_conf 
  * not. */
 static bool start_alone(const struct group *g, const struct group_state *state)
 {
+    BELAY_CHECK(state->snapshot.conf.n <= GROUP_SERVERS_MAX);
     struct group_conf conf = state->snapshot.conf;
     if (!state->snapshot.index)
         conf.n = 0;
@@ -613,6 +618,7 @@ static bool start_alone(const struct group *g, const struct group_state *state)
 
 static void start(struct group *g, const struct group_state *state)
 {
+    BELAY_CHECK(g->applied == 0 && g->vote_lsn == 0);
     struct raft_event event = {.type = RAFT_START};
     struct raft_snapshot_metadata metadata = {0};
     struct raft_entry *entries = mem_alloc((g->log.n + 1) * sizeof *entries);
@@ -746,6 +752,7 @@ bool group_can_install(const struct group *g)
 
 bool group_covers(const struct group *g, uint64_t index, uint64_t term)
 {
+    BELAY_CHECK(index > 0 && term > 0);
     const struct log_entry *e = entry_log_get(&g->log, index);
     return raft_commit_index(&g->raft) >= index || g->raft.trail.snapshot.index >= index ||
            (e && e->term == term);

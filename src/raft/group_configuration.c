@@ -45,6 +45,7 @@ void group_conf_encode(const struct group_conf *conf, struct buf *out)
 
 static bool is_twin(const struct group_conf *conf, const struct group_server *s)
 {
+    BELAY_CHECK(conf->n < GROUP_SERVERS_MAX);
     for (size_t k = 0; k < conf->n; k++)
         if (place_of(conf->servers[k].id) == place_of(s->id) ||
             strcmp(conf->servers[k].address, s->address) == 0)

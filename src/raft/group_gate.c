@@ -72,6 +72,7 @@ uint64_t group_gate_index(const struct group *g, uint64_t index)
 
 bool group_may_stand(const struct group *g, uint64_t term)
 {
+    BELAY_CHECK(term > 0);
     struct group_floor own;
     group_stands(g, &own);
     return !g->gate.closed || (g->gate.has_floor && term > g->gate.floor.term &&
@@ -80,6 +81,7 @@ bool group_may_stand(const struct group *g, uint64_t term)
 
 bool group_may_vote(const struct group *g)
 {
+    BELAY_CHECK(!g->asked || g->asked->type == WIRE_VOTE);
     const struct peer_message *asked = g->asked;
     return !g->gate.closed || (g->gate.has_floor && asked && asked->term > g->gate.floor.term &&
                                is_as_long(asked->log_term, asked->index, &g->gate.floor));
@@ -88,6 +90,7 @@ bool group_may_vote(const struct group *g)
 /* Asked for a term that it may have voted in, by somebody who does not know how late it is. */
 void group_gate_hint(const struct group *g, struct peer_message *refusal)
 {
+    BELAY_CHECK(refusal->type == WIRE_VOTE_RESULT);
     if (g->gate.closed && g->gate.has_floor && !(refusal->flags & WIRE_GRANTED) &&
         refusal->flags & WIRE_PRE_VOTE && refusal->term <= g->gate.floor.term)
         refusal->term = g->gate.floor.term + 1;

@@ -12,6 +12,7 @@ bool group_is_term(const struct group *g, uint64_t term)
 
 static const char *entry_problem(const struct group *g, const struct peer_entry *e)
 {
+    BELAY_CHECK(g->env);
     struct group_conf conf;
     if (e->type != RAFT_COMMAND && e->type != RAFT_BARRIER && e->type != RAFT_CHANGE)
         return "an entry is of an unknown type";
@@ -43,6 +44,7 @@ static bool contradicts(const struct group *g, const struct peer_message *w, uin
 
 static const char *append_problem(const struct group *g, const struct peer_message *w)
 {
+    BELAY_CHECK(w->type == WIRE_APPEND && w->n_entries <= WIRE_ENTRIES_MAX);
     uint64_t term = w->log_term;
     if ((w->index > 0) != (w->log_term > 0) || w->log_term > w->term)
         return "the entry before its entries does not exist";
@@ -70,6 +72,7 @@ static const char *append_problem(const struct group *g, const struct peer_messa
  * to what it has heard of, and votes are counted by members of long ago. */
 static void settle_confs(struct group *g, const struct peer_message *w, size_t from)
 {
+    BELAY_CHECK(from < w->n_entries && w->entries[from].type == RAFT_CHANGE);
     uint64_t prev = w->index + from;
     uint64_t prev_term = from ? w->entries[from - 1].term : w->log_term;
     if (w->term < group_term(g) || prev == 0 || term_of(g, prev) != prev_term ||
@@ -116,6 +119,7 @@ static void give_append(struct group *g, const struct peer_message *w, size_t fr
 
 static void receive_append(struct group *g, const struct peer_message *w)
 {
+    BELAY_CHECK(w->type == WIRE_APPEND && w->from != g->raft.id);
     if (raft_state(&g->raft) == RAFT_LEADER && w->term == raft_current_term(&g->raft) &&
         group_guarded(g, GUARD_ONE_LEADER)) {
         log_error("raft.two_leaders", "shard=%u term=%" PRIu64 " other=%" PRIu64, g->group_no,
@@ -189,6 +193,7 @@ bool group_install(struct group *g, uint64_t from, const struct group_snapshot *
  * a voter. */
 static struct raft_server *lend_vote(struct group *g, const struct peer_message *w)
 {
+    BELAY_CHECK(g->raft.configuration.n <= GROUP_SERVERS_MAX);
     if (w->type != WIRE_VOTE || !group_guarded(g, GUARD_LEARNER_VOTES))
         return NULL;
     for (unsigned i = 0; i < g->raft.configuration.n; i++) {
@@ -205,6 +210,7 @@ static struct raft_server *lend_vote(struct group *g, const struct peer_message 
  * core would wait for its own time-out, which is random and up to twice as long. */
 static void doubt_leader(struct group *g, const struct peer_message *w)
 {
+    BELAY_CHECK(g->now_ms >= g->raft.election_timer_start || g->raft.state != RAFT_FOLLOWER);
     if (w->type == WIRE_VOTE && g->raft.state == RAFT_FOLLOWER &&
         g->now_ms - g->raft.election_timer_start >= g->raft.election_timeout &&
         group_guarded(g, GUARD_SILENT_LEADER))
@@ -225,6 +231,7 @@ static bool stale_reject(const struct group *g, const struct peer_message *w)
 static void refuse_offer(struct group *g, uint64_t from,
                          struct raft_append_entries_result *result)
 {
+    BELAY_CHECK(from != g->raft.id);
     struct told *offered = group_offered(g, from);
     if (!offered || offered->id != from || offered->term != result->term ||
         offered->index >= result->rejected ||
@@ -309,6 +316,7 @@ static const char *numbers_problem(const struct group *g, const struct peer_mess
 
 const char *group_problem(const struct group *g, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->group_no == g->group_no);
     const char *what = numbers_problem(g, msg);
     return !what && msg->type == WIRE_APPEND ? append_problem(g, msg) : what;
 }

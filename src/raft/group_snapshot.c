@@ -52,6 +52,7 @@ void group_snapshot_end(struct group *g, const struct group_snapshot *snap, bool
 
 void group_snapshot_trim(struct group *g, const struct group_snapshot *snap, uint64_t now_ms)
 {
+    BELAY_CHECK(snap->index <= g->applied || g->installing.index != 0);
     if (g->making || g->installing.index || snap->index == 0 ||
         g->raft.trail.snapshot.index != snap->index || !entry_log_get(&g->log, snap->index))
         return;

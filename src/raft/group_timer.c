@@ -8,6 +8,7 @@ enum { STORE_WAIT_MS = 5, STRETCH_MAX = 3 };
 
 static unsigned turn_ms(const struct group *g)
 {
+    BELAY_CHECK(g->rank <= NODE_PLACES);
     return g->raft.election_timeout / 40 + (unsigned)g->rank * (g->raft.election_timeout / 8);
 }
 
@@ -47,6 +48,7 @@ void group_set_timeout(struct group *g)
  * or stepped down may be with others, and not on its own disk. */
 static void renew_term(struct group *g)
 {
+    BELAY_CHECK(!g->asked);
     struct group_conf conf;
     group_conf(g, &conf);
     if (g->raft.state != RAFT_FOLLOWER || !group_only_voter(&conf, g->raft.id) ||
@@ -62,6 +64,7 @@ static void renew_term(struct group *g)
  * ever, and refuse its vote when it has one already without knowing it. */
 static void forget_leader(struct group *g)
 {
+    BELAY_CHECK(!g->asked);
     if (g->raft.state == RAFT_FOLLOWER && raft_role(&g->raft) != RAFT_VOTER &&
         group_guarded(g, GUARD_LEARNER_VOTES))
         g->raft.follower_state.current_leader.id = 0;
@@ -98,6 +101,7 @@ void group_set_rank(struct group *g, size_t rank)
 
 void group_suspect(struct group *g, uint64_t now_ms)
 {
+    BELAY_CHECK(!g->asked);
     group_advance_clock(g, now_ms);
     uint64_t timeout = g->raft.follower_state.randomized_election_timeout;
     if (g->raft.state != RAFT_FOLLOWER || g->now_ms < timeout)
@@ -109,6 +113,7 @@ void group_suspect(struct group *g, uint64_t now_ms)
 
 void group_hope(struct group *g)
 {
+    BELAY_CHECK(!g->asked);
     if (stretch(g) == 0)
         return;
     g->led_term = raft_current_term(&g->raft);

@@ -24,6 +24,7 @@ static void copy_text(char *out, size_t cap, const char *from, size_t len)
 /* Two numbers of 16 hex digits each. */
 static void take_sum(const char *digits, size_t len, uint64_t ret[2])
 {
+    BELAY_CHECK(digits);
     char half[SUM_DIGITS + 1];
     for (size_t i = 0; i < 2 && len == 2 * (size_t)SUM_DIGITS; i++) {
         copy_text(half, sizeof half, digits + i * SUM_DIGITS, SUM_DIGITS);
@@ -47,6 +48,7 @@ static void take_word(const char *word, size_t len, struct member *m)
 
 void member_parse(const char *address, struct member *ret)
 {
+    BELAY_CHECK(address);
     size_t len = strcspn(address, " ");
     const char *at = memchr(address, '@', len);
     *ret = (struct member){.priority = MEMBER_PRIORITY_UNSET};
@@ -128,6 +130,7 @@ static int by_address(const void *a, const void *b)
 
 const char *members_of_peers(const char *text, struct group_conf *conf)
 {
+    BELAY_CHECK(text);
     conf->n = 0;
     while (*text) {
         const char *equals = strchr(text, '=');

@@ -109,6 +109,7 @@ void peer_message_put(const struct peer_message *w, struct buf *frame)
 enum belay_err peer_message_next(struct slice *frame, struct arena *a,
                                  struct peer_message *ret_w)
 {
+    BELAY_CHECK(frame->len > 0);
     struct reader in = {.left = *frame};
     struct slice message = reader_bytes(&in);
     if (in.bad)

@@ -20,6 +20,7 @@ struct replica *replica_of(struct order *o)
 
 bool replica_alone(const struct replica_group *r)
 {
+    BELAY_CHECK(r->group);
     struct group_conf conf;
     group_conf(r->group, &conf);
     return group_conf_voters(&conf) == 1;
@@ -95,6 +96,7 @@ static void drop_applied(struct replica_group *r, uint64_t number)
 
 static void apply_record(struct replica_group *r, struct reader *in, uint64_t now)
 {
+    BELAY_CHECK(in->left.len > 0 && !r->o->over);
     struct replica *o = r->o;
     uint64_t node = reader_u64(in);
     uint64_t run = reader_u64(in);
@@ -235,11 +237,13 @@ static void number_pending(struct replica_group *r, struct pending_op *p)
 /* Until every group knows this start, nothing but the start itself is said in any of them. */
 static bool may_pump(const struct replica_group *r)
 {
+    BELAY_CHECK(!r->unsent || r->first);
     return r->unsent && (r->unsent->announces || r->o->n_doubts == 0);
 }
 
 static void pump_own(struct replica_group *r)
 {
+    BELAY_CHECK(group_role(r->group) == GROUP_LEADER);
     while (may_pump(r) && r->leads) {
         struct pending_op *p = r->unsent;
         r->unsent = p->next;
@@ -252,6 +256,7 @@ static void pump_own(struct replica_group *r)
 /* Tells the leader what it has not been told, as often as it takes. */
 static void pump_forward(struct replica_group *r, uint64_t leader)
 {
+    BELAY_CHECK(!r->leads && leader != 0 && leader != r->o->config.node);
     struct replica *o = r->o;
     while (may_pump(r)) {
         struct buf data = {0};
@@ -277,6 +282,7 @@ static void pump_forward(struct replica_group *r, uint64_t leader)
 /* Elected, but what is from before is not applied yet: a moment later it can be taken. */
 static void keep_early(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(!r->leads && msg->type == WIRE_FORWARD);
     if (group_role(r->group) != GROUP_LEADER ||
         buf_len(&r->early) + msg->data.len > EARLY_BYTES_MAX)
         return; /* it comes again */
@@ -288,6 +294,7 @@ static void keep_early(struct replica_group *r, const struct peer_message *msg)
 
 static void take_early(struct replica_group *r)
 {
+    BELAY_CHECK(group_ready(r->group));
     struct buf early = r->early;
     struct reader in = {.left = buf_slice(&early)};
     struct arena a = {0};
@@ -304,6 +311,7 @@ static void take_early(struct replica_group *r)
 
 void order_forwarded(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->type == WIRE_FORWARD && msg->from != r->o->config.node);
     struct reader in = {.left = msg->data};
     uint64_t number = msg->seq;
     if (!r->leads) {
@@ -342,6 +350,7 @@ static struct pending_op *add_pending(struct replica_group *r, const struct op *
 
 void replica_set_run(struct replica *o, uint64_t run)
 {
+    BELAY_CHECK(run > 0);
     o->run = run;
     o->start = start_number(run, o->config.seed);
     o->base.id_base = replica_id_base(o->config.node, run);
@@ -351,6 +360,7 @@ void replica_set_run(struct replica *o, uint64_t run)
  * something in its own term. It never gives up. */
 void replica_announce(struct replica_group *r)
 {
+    BELAY_CHECK(r->o->start != 0);
     struct op tick = {.kind = OP_TICK, .target = r->o->start};
     add_pending(r, &tick, UINT64_MAX)->announces = true;
 }
@@ -443,6 +453,7 @@ static void give_up(struct replica_group *r)
 
 static void settle_replica(struct replica_group *r)
 {
+    BELAY_CHECK(r->group && r->o->settling);
     struct replica *o = r->o;
     group_go_on(r->group, replica_now(o));
     bool able = group_ready(r->group) && !group_transferring(r->group) && !o->full;
@@ -462,6 +473,7 @@ static void settle_replica(struct replica_group *r)
 
 static void send_frames(struct replica *o)
 {
+    BELAY_CHECK(o->out_end <= NODE_PLACES);
     for (size_t place = 0; place < o->out_end; place++)
         if (buf_len(&o->out[place]) > 0)
             send_frame(o, place);
@@ -471,6 +483,7 @@ static void send_frames(struct replica *o)
  * node and the others write once. */
 void replica_write(struct replica *o)
 {
+    BELAY_CHECK(!o->settling);
     if (replica_due(o) == 0)
         return;
     for (size_t i = 0; i < o->base.n_groups; i++)
@@ -508,6 +521,7 @@ void replica_settle(struct replica *o)
 
 void replica_disk_failed(struct replica *o, int code)
 {
+    BELAY_CHECK(o->journal);
     char text[256];
     snprintf(text, sizeof text,
              "cannot write to the data directory: %s; nothing that was acknowledged is lost, "
@@ -518,6 +532,7 @@ void replica_disk_failed(struct replica *o, int code)
 
 void replica_written(struct replica *o, struct journal_job *job)
 {
+    BELAY_CHECK(job && o->journal);
     int code;
     if (journal_job_done(o->journal, job, &code) != BELAY_OK) {
         replica_disk_failed(o, code);
@@ -545,6 +560,7 @@ static void group_send(void *ctx, uint64_t to, const struct peer_message *msg)
 
 void replica_peer_up(struct replica *o, uint64_t node)
 {
+    BELAY_CHECK(o->opened && node != o->config.node);
     o->stirred = true;
     lead_tell(o, node);
     for (size_t i = 0; i < o->base.n_groups; i++) {
@@ -567,6 +583,7 @@ static unsigned heartbeat_slack(const struct replica *o, uint64_t now)
 
 void replica_tick(struct replica *o)
 {
+    BELAY_CHECK(o->opened);
     uint64_t now = replica_now(o);
     unsigned slack = heartbeat_slack(o, now);
     o->work_until = engine_work(o->engine) + o->config.turn_work;
@@ -636,6 +653,7 @@ static bool raft_idle(const struct order *base)
 
 static const char *problem_of_entry(void *ctx, uint16_t group_no, struct slice data)
 {
+    BELAY_CHECK(group_no < ((struct replica *)ctx)->base.n_groups);
     struct replica *o = ctx;
     return entry_problem(&o->replicas[group_no], data);
 }

@@ -31,6 +31,7 @@ struct admin_call {
 
 static struct group_server *find_name(struct group_conf *conf, const char *name)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
     for (size_t i = 0; i < conf->n; i++) {
         struct member m;
         member_parse(conf->servers[i].address, &m);
@@ -43,6 +44,7 @@ static struct group_server *find_name(struct group_conf *conf, const char *name)
 /* Somebody else votes, stays and may lead. */
 static bool others_lead(const struct replica *o, const struct group_conf *conf, uint64_t but)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX && place_of(but) != 0);
     for (size_t i = 0; i < conf->n; i++) {
         const struct group_server *s = &conf->servers[i];
         struct member m;
@@ -58,6 +60,7 @@ static bool others_lead(const struct replica *o, const struct group_conf *conf, 
 static enum belay_err rewrite(struct replica *o, const struct group_server *s,
                               const struct member *m)
 {
+    BELAY_CHECK(place_of(s->id) != 0);
     struct group_server changed = *s;
     if (!member_format(m, changed.address))
         return BELAY_ERR_LIMIT;
@@ -69,6 +72,7 @@ static enum belay_err rewrite(struct replica *o, const struct group_server *s,
 static enum belay_err remove_member(struct replica *o, const struct group_conf *conf,
                                     const struct group_server *s)
 {
+    BELAY_CHECK(s >= conf->servers && s < conf->servers + conf->n);
     struct member m;
     member_parse(s->address, &m);
     m.leaving = true;
@@ -78,6 +82,7 @@ static enum belay_err remove_member(struct replica *o, const struct group_conf *
 static enum belay_err set_priority(struct replica *o, const struct group_conf *conf,
                                    const struct group_server *s, uint8_t priority)
 {
+    BELAY_CHECK(priority <= MEMBER_PRIORITY_NEVER);
     struct member m;
     if (priority == MEMBER_PRIORITY_NEVER && !others_lead(o, conf, s->id))
         return BELAY_ERR_IN_USE;
@@ -90,6 +95,7 @@ static enum belay_err set_priority(struct replica *o, const struct group_conf *c
  * Who joins it must be able to call it. BELAY_ERR_NOT_FOUND: it cannot. */
 static enum belay_err know_self(struct replica *o, struct group_conf *conf)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
     const struct group_server *self = group_conf_find(conf, o->config.node);
     const struct group_server *now = group_conf_find(&o->config.members, o->config.node);
     struct member known;
@@ -110,6 +116,7 @@ static enum belay_err know_self(struct replica *o, struct group_conf *conf)
 /* What was to be added is there. */
 static bool is_member(struct group_conf *conf, const struct admin_request *wish)
 {
+    BELAY_CHECK(wish->kind == WISH_ADD);
     const struct group_server *s = find_name(conf, wish->name);
     struct member m;
     member_parse(s ? s->address : "", &m);
@@ -120,6 +127,7 @@ static bool is_member(struct group_conf *conf, const struct admin_request *wish)
 static enum belay_err renew_secret(struct replica *o, const struct group_server *s,
                                    const struct admin_request *wish)
 {
+    BELAY_CHECK(wish->kind == WISH_ADD);
     struct member m;
     member_parse(s->address, &m);
     if (member_is_let_in(&m))
@@ -131,6 +139,7 @@ static enum belay_err renew_secret(struct replica *o, const struct group_server 
 static enum belay_err add_member(struct replica *o, struct group_conf *conf,
                                  const struct admin_request *wish)
 {
+    BELAY_CHECK(wish->kind == WISH_ADD);
     struct group_server s = {.id = replica_next_node(o)};
     struct member m = {.priority = MEMBER_PRIORITY_UNSET};
     if (s.id >= NODE_PLACES && engine_level(o->engine, 0) < LEVEL_PLACES)
@@ -152,6 +161,7 @@ static enum belay_err add_member(struct replica *o, struct group_conf *conf,
 
 void admin_let_in(struct replica_group *r)
 {
+    BELAY_CHECK(r->group_no == 0);
     struct group_conf conf;
     group_conf(r->group, &conf);
     for (size_t i = 0; i < conf.n; i++) {
@@ -302,6 +312,7 @@ static void ask_leader(struct replica *o, struct admin_call *ask)
 
 void admin_settle(struct replica *o)
 {
+    BELAY_CHECK((o->asks == NULL) == (o->n_asks == 0));
     struct admin_call *ask = o->asks;
     uint64_t now = replica_now(o);
     uint64_t id;
@@ -329,6 +340,7 @@ void admin_done(struct replica *o)
 
 static bool wish_of(const struct peer_message *msg, struct admin_request *ret)
 {
+    BELAY_CHECK(msg->type == WIRE_ASK);
     if (msg->index >= WISH_KIND_COUNT || msg->commit > MEMBER_PRIORITY_NEVER ||
         msg->conf.len >= sizeof ret->name || msg->data.len >= sizeof ret->peer ||
         memchr(msg->conf.data, 0, msg->conf.len) || memchr(msg->data.data, 0, msg->data.len))
@@ -344,6 +356,7 @@ static bool wish_of(const struct peer_message *msg, struct admin_request *ret)
 
 static void asked(struct replica *o, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->group_no < o->base.n_groups && msg->from != o->config.node);
     struct answered *last = &o->answered[place_of(msg->from)];
     struct admin_request wish;
     if (!wish_of(msg, &wish))
@@ -365,6 +378,7 @@ static void asked(struct replica *o, const struct peer_message *msg)
 
 void admin_receive(struct replica *o, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->type == WIRE_ASK || msg->type == WIRE_TOLD);
     if (msg->type == WIRE_ASK)
         asked(o, msg);
     else if (o->asks && !o->asks->told && msg->term == o->run && msg->seq == o->asks->seq &&
@@ -375,6 +389,7 @@ void admin_receive(struct replica *o, const struct peer_message *msg)
 enum belay_err replica_change(struct replica *o, enum group_change what,
                               const struct group_server *server)
 {
+    BELAY_CHECK(place_of(server->id) != 0);
     struct group_conf conf;
     group_conf(o->replicas[0].group, &conf);
     const struct group_server *s = group_conf_find(&conf, server->id);

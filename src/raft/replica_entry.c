@@ -3,6 +3,7 @@
  * An entry that is durable is applied at every start, and applying cannot fail. So nothing is
  * written that cannot be applied: neither what a leader sends, nor what a node hands over to
  * one, nor what lies on a disk is taken without this check. */
+#include "base/check.h"
 #include "raft/replica_core.h"
 
 #include <inttypes.h>
@@ -11,6 +12,7 @@
  * the rest, but for what every group takes. */
 static bool is_of_group(const struct replica_group *r, enum op_kind kind)
 {
+    BELAY_CHECK(r->group_no < r->o->base.n_groups && kind < OP_KIND_COUNT);
     bool everywhere =
         kind == OP_TICK || kind == OP_CANCEL || kind == OP_MESSAGES || kind == OP_TAKEN;
     bool at_home = (kind >= OP_SESSION_OPEN && kind <= OP_SESSION_CLOSE) ||
@@ -22,6 +24,7 @@ static bool is_of_group(const struct replica_group *r, enum op_kind kind)
 /* An op that was asked for at that node. */
 const char *entry_op_problem(struct replica_group *r, uint64_t node, struct slice bytes)
 {
+    BELAY_CHECK(place_of(node) != 0);
     struct replica *o = r->o;
     struct op op;
     const char *what = NULL;
@@ -56,6 +59,7 @@ static const char *word_problem(struct replica *o, struct slice bytes)
 
 static const char *record_problem(struct replica_group *r, struct reader *in)
 {
+    BELAY_CHECK(in->left.len > 0);
     uint64_t node = reader_u64(in);
     uint64_t run = reader_u64(in);
     uint64_t number = reader_u64(in);
@@ -70,6 +74,7 @@ static const char *record_problem(struct replica_group *r, struct reader *in)
 
 const char *entry_problem(struct replica_group *r, struct slice data)
 {
+    BELAY_CHECK(r->group_no < r->o->base.n_groups);
     struct reader in = {.left = data};
     const char *what = NULL;
     uint8_t version = reader_byte(&in);
@@ -93,6 +98,7 @@ const char *entry_problem(struct replica_group *r, struct slice data)
 /* Of what was read from the disk. */
 enum belay_err entry_check_log(struct replica_group *r)
 {
+    BELAY_CHECK(!r->group);
     const struct entry_log *log = &r->loaded.log;
     for (size_t i = 0; i < log->n; i++) {
         const struct log_entry *e = entry_log_get(log, log->first + i);

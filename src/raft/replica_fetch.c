@@ -55,6 +55,7 @@ bool fetch_newest(void *ctx, uint16_t group_no, struct group_snapshot *ret, uint
 
 static void send_piece(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->type == WIRE_FETCH && r->o->config.piece_bytes > 0);
     struct replica *o = r->o;
     struct disk *disk = o->config.disk;
     struct buf bytes = {0};
@@ -139,6 +140,7 @@ static void begin(struct replica_group *r, const struct peer_message *msg)
 
 static void take_offer(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->type == WIRE_SNAPSHOT && msg->from != r->o->config.node);
     struct replica *o = r->o;
     const struct fetch *f = o->fetch;
     if (o->retired || o->full || msg->from != group_leader(r->group) ||
@@ -158,6 +160,7 @@ static void take_offer(struct replica_group *r, const struct peer_message *msg)
 
 static void take_piece(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->type == WIRE_PIECE);
     struct replica *o = r->o;
     struct fetch *f = o->fetch;
     if (!f || f->r != r || f->state != FETCH_ASKING || f->from != msg->from ||
@@ -173,6 +176,7 @@ static void take_piece(struct replica_group *r, const struct peer_message *msg)
 
 void fetch_receive(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->group_no == r->group_no);
     if (msg->type == WIRE_SNAPSHOT)
         take_offer(r, msg);
     else if (msg->type == WIRE_FETCH)
@@ -218,6 +222,7 @@ void replica_fetch_run(struct fetch *f)
 
 static void stored(struct replica *o, struct fetch *f)
 {
+    BELAY_CHECK(f == o->fetch && f->state == FETCH_STORING);
     if (is_out_of_space(f)) {
         log_error("order.snapshot_no_space", "path=%s shard=%u bytes=%" PRIu64, o->config.path,
                   f->r->group_no, f->size);
@@ -277,6 +282,7 @@ static bool install(struct fetch *f)
 
 void fetch_settle(struct replica *o)
 {
+    BELAY_CHECK(o->settling);
     struct fetch *f = o->fetch;
     if (!f || is_working(f) || f->state == FETCH_INSTALLING)
         return;

@@ -11,6 +11,7 @@
  *  - it fetches no snapshot.
  * Time stands still in what only it could lead. Once a second it looks for room. When the
  * reserve is there again it goes on by itself. */
+#include "base/check.h"
 #include "base/log.h"
 #include "raft/replica_core.h"
 
@@ -28,6 +29,7 @@ static uint64_t later(uint64_t a, uint64_t b)
 /* The time that it has given to what it led counts, and stands still from now on. */
 static void stop_leading(struct replica_group *r)
 {
+    BELAY_CHECK(r->o->full);
     if (r->leads) {
         r->heard_ms = later(r->heard_ms, engine_stamp(r->o->engine, r->group_no));
         r->heard_at = replica_now(r->o);
@@ -41,6 +43,7 @@ static void stop_leading(struct replica_group *r)
 
 void full_look(struct replica *o)
 {
+    BELAY_CHECK(o->opened);
     const struct journal_room *room = journal_room(o->journal);
     bool full = room->needed > 0;
     if (full == o->full)
@@ -60,12 +63,14 @@ void full_look(struct replica *o)
 
 void full_tick(struct replica *o)
 {
+    BELAY_CHECK(o->opened && o->journal);
     if (o->full)
         journal_look_for_room(o->journal);
 }
 
 void full_append(const struct replica *o, struct peer_message *msg)
 {
+    BELAY_CHECK(msg->from != o->config.node);
     if (!o->full || msg->n_entries == 0)
         return;
     msg->n_entries = 0;

@@ -24,6 +24,7 @@ static bool is_self(const struct replica *o, uint64_t id)
 
 static void member_of(const struct replica *o, uint64_t id, struct member *ret)
 {
+    BELAY_CHECK(o->members.n <= GROUP_SERVERS_MAX);
     struct group_conf members = o->members;
     const struct group_server *s = group_conf_find(&members, id);
     member_parse(s ? s->address : "", ret);
@@ -31,6 +32,7 @@ static void member_of(const struct replica *o, uint64_t id, struct member *ret)
 
 uint8_t replica_priority(const struct replica *o, uint64_t id)
 {
+    BELAY_CHECK(o->members.n <= GROUP_SERVERS_MAX);
     struct member m;
     member_of(o, id, &m);
     if (m.priority != MEMBER_PRIORITY_UNSET)
@@ -51,6 +53,7 @@ bool replica_is_removed(const struct replica *o)
 
 uint64_t replica_applied(const struct replica *o, uint64_t id)
 {
+    BELAY_CHECK(place_of(id) != 0);
     const struct group *g = o->replicas[0].group;
     uint64_t match;
     if (is_self(o, id))
@@ -76,6 +79,7 @@ bool replica_is_settled(const struct replica *o, uint64_t id)
 /* Is what this node sees of the members of a group what its leader sees, up to a moment ago? */
 static bool knows_members(const struct replica_group *r)
 {
+    BELAY_CHECK(r->heard_at <= replica_now(r->o));
     if (r->leads)
         return true;
     return group_leader(r->group) != 0 && r->heard_at != 0 &&
@@ -115,6 +119,7 @@ static bool is_up(const struct replica *o, uint64_t id)
  * not give it, and without it perhaps nobody can be elected. */
 static bool is_near(const struct replica_group *r, uint64_t id)
 {
+    BELAY_CHECK(place_of(id) != 0);
     uint64_t match;
     if (is_self(r->o, id))
         return true;
@@ -138,18 +143,21 @@ static void remember_commit(struct replica_group *r, uint64_t now)
 
 static bool is_going(const struct replica *o, uint64_t id, const struct member *m)
 {
+    BELAY_CHECK(place_of(id) != 0);
     bool stops = is_self(o, id) ? o->retired || o->full : replica_standing(o, id)->retiring;
     return m->leaving || stops;
 }
 
 static bool is_drained(const struct replica *o, uint64_t id)
 {
+    BELAY_CHECK(place_of(id) != 0);
     return is_self(o, id) ? o->drained : replica_standing(o, id)->drained;
 }
 
 static struct placement_node node_of(const struct replica_group *r,
                                      const struct group_server *s, bool is_member)
 {
+    BELAY_CHECK(place_of(s->id) != 0 && s->id <= GROUP_NUMBER_MAX);
     const struct replica *o = r->o;
     struct group_conf members = o->members;
     const struct group_server *want = group_conf_find(&members, s->id);
@@ -190,11 +198,13 @@ static size_t survey(const struct replica_group *r, struct placement_node nodes[
 /* It could lead, now or in a moment. */
 static bool may_lead(const struct placement_node *node)
 {
+    BELAY_CHECK(!node->voter || node->member);
     return node->voter && node->up && !node->going && node->priority < MEMBER_PRIORITY_NEVER;
 }
 
 bool lead_may_take(const struct replica_group *r, uint64_t id)
 {
+    BELAY_CHECK(place_of(id) != 0);
     struct placement_node nodes[NODES_MAX];
     size_t n = survey(r, nodes);
     for (size_t i = 0; i < n; i++)
@@ -208,6 +218,7 @@ bool lead_may_take(const struct replica_group *r, uint64_t id)
 /* Those who should lead stand first. */
 void lead_rank(struct replica_group *r)
 {
+    BELAY_CHECK(r->group && r->o->opened);
     uint64_t leader = group_leader(r->group);
     struct placement_node nodes[NODES_MAX];
     size_t n = survey(r, nodes);
@@ -219,6 +230,7 @@ void lead_rank(struct replica_group *r)
 
 void replica_peer_lost(struct replica *o, uint64_t node)
 {
+    BELAY_CHECK(node != o->config.node);
     o->stirred = true;
     if (o->seen[place_of(node)] == node) {
         o->standings[place_of(node)].heard_ms = 0;
@@ -243,6 +255,7 @@ void lead_soon(struct replica *o)
 static void change_members(struct replica_group *r, const struct placement_node *nodes,
                            size_t n)
 {
+    BELAY_CHECK(n <= NODES_MAX && group_role(r->group) == GROUP_LEADER);
     static const struct {
         enum group_change what;
         const char *word;
@@ -313,6 +326,7 @@ static void tend(struct replica_group *r)
 
 void lead_tell(struct replica *o, uint64_t to)
 {
+    BELAY_CHECK(to != o->config.node);
     struct buf conf = {0};
     if (o->members.n > 0)
         group_conf_encode(&o->members, &conf);
@@ -335,6 +349,7 @@ void lead_tell(struct replica *o, uint64_t to)
 
 static void tell_all(struct replica *o)
 {
+    BELAY_CHECK(o->members.n <= GROUP_SERVERS_MAX);
     for (size_t i = 0; i < o->members.n; i++)
         if (!is_self(o, o->members.servers[i].id))
             lead_tell(o, o->members.servers[i].id);
@@ -343,6 +358,7 @@ static void tell_all(struct replica *o)
 /* What its clock shows; 0: an earlier version, which does not say it. */
 static void hear_clock(struct replica *o, struct standing *s, const struct peer_message *msg)
 {
+    BELAY_CHECK(s == &o->standings[place_of(msg->from)]);
     if (msg->features == 0 ||
         !clock_rate_hear(&s->rate, msg->conf_index, replica_now(o), msg->features) ||
         clock_rate_is_off(&s->rate) == s->rate_off)
@@ -357,6 +373,7 @@ static void hear_clock(struct replica *o, struct standing *s, const struct peer_
 
 bool replica_clock_rate(const struct replica *o, uint64_t node, int64_t *ret_ppm)
 {
+    BELAY_CHECK(place_of(node) != 0);
     const struct clock_rate *r = &replica_standing(o, node)->rate;
     *ret_ppm = r->ppm;
     return r->is_known;
@@ -422,6 +439,7 @@ void lead_follow(struct replica *o)
 
 void lead_tick(struct replica *o)
 {
+    BELAY_CHECK(o->opened);
     uint64_t now = replica_now(o);
     for (size_t i = 0; i < o->base.n_groups; i++)
         remember_commit(&o->replicas[i], now);
@@ -437,6 +455,7 @@ void lead_tick(struct replica *o)
 
 void lead_stand(struct replica *o)
 {
+    BELAY_CHECK(o->opened);
     lead_follow(o);
     tell_all(o);
     lead_soon(o);
@@ -446,6 +465,7 @@ void lead_stand(struct replica *o)
 
 static bool has_successor(const struct placement_node *nodes, size_t n)
 {
+    BELAY_CHECK(n <= NODES_MAX);
     for (size_t i = 0; i < n; i++)
         if (may_lead(&nodes[i]))
             return true;
@@ -468,6 +488,7 @@ static bool retire_replica(struct replica_group *r)
 
 bool replica_retire(struct replica *o)
 {
+    BELAY_CHECK(o->opened);
     bool done = true;
     if (!o->retired) {
         o->retired = true;

@@ -18,6 +18,7 @@
 
 uint64_t level_newest(const struct replica *o)
 {
+    BELAY_CHECK(o->config.levels_unknown <= LEVEL_NEWEST);
     return LEVEL_NEWEST - o->config.levels_unknown;
 }
 
@@ -40,6 +41,7 @@ static void propose_level(struct replica_group *r, uint64_t level)
 /* The highest level that every node in this list has said to know. */
 static uint64_t known_by_all(const struct replica *o, const struct group_conf *conf)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
     uint64_t level = level_newest(o);
     for (size_t i = 0; i < conf->n; i++) {
         uint64_t id = conf->servers[i].id;
@@ -54,6 +56,7 @@ static uint64_t known_by_all(const struct replica *o, const struct group_conf *c
 
 void level_raise(struct replica_group *r)
 {
+    BELAY_CHECK(r->group_no < r->o->base.n_groups);
     const struct replica *o = r->o;
     struct group_conf conf;
     group_conf(r->group, &conf);
@@ -66,6 +69,7 @@ void level_raise(struct replica_group *r)
 
 void level_lead(struct replica_group *r)
 {
+    BELAY_CHECK(r->leads);
     if (engine_is_new(r->o->engine, r->group_no) && level_newest(r->o) > 0)
         propose_level(r, level_newest(r->o));
     else
@@ -76,6 +80,7 @@ void level_lead(struct replica_group *r)
 
 void level_problem(const struct replica *o, const char *where, uint64_t level)
 {
+    BELAY_CHECK(level > level_newest(o));
     store_problem("%s follows the rules of level %" PRIu64 ", this program knows them up to "
                   "level %" PRIu64 ": start a newer belay",
                   where, level, level_newest(o));
@@ -96,6 +101,7 @@ void level_apply(struct replica_group *r, struct reader *in, uint64_t now)
 
 uint64_t level_highest(const struct replica *o)
 {
+    BELAY_CHECK(o->base.n_groups > 0);
     uint64_t highest = 0;
     for (size_t i = 0; i < o->base.n_groups; i++) {
         uint64_t level = engine_level(o->engine, i);
@@ -136,6 +142,7 @@ bool level_is_behind(const struct replica *o)
 
 enum belay_err level_check(const struct replica_group *r)
 {
+    BELAY_CHECK(!r->group);
     const struct entry_log *log = &r->loaded.log;
     for (size_t i = 0; i < log->n; i++) {
         const struct log_entry *e = entry_log_get(log, log->first + i);

@@ -4,6 +4,7 @@
  * member says about once a second who the members are (WIRE_NODE). Whom neither the own log nor
  * any member names is nobody, whatever certificate it has: it may have been removed, or is of
  * another cluster of the same CA. */
+#include "base/check.h"
 #include "raft/replica_core.h"
 
 bool named_hear(struct replica *o, struct slice bytes)
@@ -25,6 +26,7 @@ bool named_hear(struct replica *o, struct slice bytes)
 
 bool replica_find_member(const struct replica *o, uint64_t node, struct member *ret)
 {
+    BELAY_CHECK(o->replicas[0].group);
     struct group_conf conf;
     group_conf(o->replicas[0].group, &conf);
     const struct group_server *s = group_conf_find(&conf, node);

@@ -63,6 +63,7 @@ static void ask(struct replica_group *r)
 
 static bool waiting_for_round(const struct replica_group *r)
 {
+    BELAY_CHECK(r->n_remote <= REMOTE_READS_MAX);
     for (const struct pending_read *q = r->reads; q; q = q->next)
         if (q->round == 0)
             return true;
@@ -119,6 +120,7 @@ static void round_begin(struct replica_group *r)
 
 void read_lost(struct replica_group *r)
 {
+    BELAY_CHECK(r->n_remote <= REMOTE_READS_MAX);
     r->round_ms = 0;
     r->n_remote = 0;
     for (struct pending_read *q = r->reads; q; q = q->next)
@@ -137,6 +139,7 @@ static uint64_t oldest_pending(const struct replica_group *r)
 
 static void answer_reads(struct replica_group *r)
 {
+    BELAY_CHECK(r->reads);
     struct replica *o = r->o;
     uint64_t applied = group_applied(r->group);
     uint64_t now = replica_now(o);
@@ -167,6 +170,7 @@ static void answer_reads(struct replica_group *r)
 
 void read_settle(struct replica_group *r)
 {
+    BELAY_CHECK(r->o->settling);
     bool can =
         r->leads || (group_leader(r->group) && group_leader(r->group) != r->o->config.node);
     if (r->round_ms == 0 && can && waiting_for_round(r))
@@ -179,6 +183,7 @@ void read_settle(struct replica_group *r)
 
 static void count_ack(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->type == WIRE_PROBE_ACK && place_of(msg->from) != 0);
     struct group_conf conf;
     size_t yes = 1; /* this node's own */
     if (!r->leads || r->round_ms == 0 || msg->seq != r->round || msg->term != r->round_term ||
@@ -218,6 +223,7 @@ static void remote_add(struct replica_group *r, const struct peer_message *msg)
 
 void read_receive(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->type >= WIRE_PROBE && msg->from != r->o->config.node);
     if (msg->type == WIRE_PROBE) {
         struct peer_message ack = {.type = WIRE_PROBE_ACK,
                                    .group_no = r->group_no,

@@ -32,6 +32,7 @@ static void hear_leader(struct replica_group *r, const struct peer_message *msg)
 
 static const char *forward_problem(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->type == WIRE_FORWARD && place_of(msg->from) != 0);
     struct reader in = {.left = msg->data};
     const char *what = NULL;
     if (msg->seq == 0 || msg->seq > GROUP_NUMBER_MAX || msg->term > GROUP_NUMBER_MAX)
@@ -57,6 +58,7 @@ static void complain(struct replica *o, uint64_t node, const char *what)
  * group may still lack one that group 0 has. */
 static bool is_member(const struct replica_group *r, uint64_t node)
 {
+    BELAY_CHECK(place_of(node) != 0);
     struct group_conf conf;
     group_conf(r->group, &conf);
     if (group_conf_find(&conf, node))
@@ -68,6 +70,7 @@ static bool is_member(const struct replica_group *r, uint64_t node)
 /* What a node must have a right to: it changes the state, or reads it. */
 static bool may_ask(const struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->group_no == r->group_no);
     bool asks = msg->type == WIRE_FORWARD || msg->type == WIRE_ASK || msg->type == WIRE_READ ||
                 msg->type == WIRE_FETCH;
     return !asks || group_role(r->group) != GROUP_LEADER || is_member(r, msg->from);
@@ -75,6 +78,7 @@ static bool may_ask(const struct replica_group *r, const struct peer_message *ms
 
 static const char *problem_of_message(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->group_no == r->group_no);
     if (msg->type == WIRE_FORWARD)
         return forward_problem(r, msg);
     return msg->type < WIRE_PROBE && msg->type != WIRE_SNAPSHOT ? group_problem(r->group, msg)
@@ -116,6 +120,7 @@ static const char *receive_message(struct replica *o, const struct peer_message 
 
 bool replica_receive(struct replica *o, uint64_t node, struct slice frame)
 {
+    BELAY_CHECK(o->base.n_groups > 0);
     struct slice left = frame;
     struct arena a = {0};
     const char *what = NULL;

@@ -41,6 +41,7 @@ void run_over(struct replica_group *r, struct origin *origin, uint64_t next, uin
 
 struct ahead *replica_ahead(struct replica_group *r, uint64_t node)
 {
+    BELAY_CHECK(place_of(node) != 0);
     struct ahead *a = &r->ahead[place_of(node)];
     if (a->node > node)
         return NULL;
@@ -75,6 +76,7 @@ static void put_over(struct replica_group *r, uint64_t node, uint64_t run)
 /* Says that the node is heard or not, if that is news in this leader's log. */
 static void say_heard(struct replica_group *r, struct ahead *a)
 {
+    BELAY_CHECK(a == &r->ahead[place_of(a->node)] || a->node == 0);
     struct replica *o = r->o;
     size_t place = place_of(a->node);
     bool silent = o->unheard[place] && a->node != o->config.node;
@@ -98,6 +100,7 @@ static void say_heard(struct replica_group *r, struct ahead *a)
 
 static void say_heard_everywhere(struct replica *o, uint64_t node)
 {
+    BELAY_CHECK(place_of(node) != 0);
     for (size_t i = 0; i < o->base.n_groups; i++) {
         struct ahead *a = &o->replicas[i].ahead[place_of(node)];
         if (a->node == node)
@@ -107,12 +110,14 @@ static void say_heard_everywhere(struct replica *o, uint64_t node)
 
 void run_lost(struct replica *o, uint64_t node)
 {
+    BELAY_CHECK(o->seen[place_of(node)] == node);
     o->unheard[place_of(node)] = true;
     say_heard_everywhere(o, node);
 }
 
 void run_heard(struct replica *o, uint64_t node)
 {
+    BELAY_CHECK(o->seen[place_of(node)] == node);
     o->silent_ms[place_of(node)] = 0;
     if (!o->unheard[place_of(node)])
         return;
@@ -125,6 +130,7 @@ void run_heard(struct replica *o, uint64_t node)
  * handed the group over. */
 void run_lead(struct replica_group *r)
 {
+    BELAY_CHECK(r->leads);
     struct replica *o = r->o;
     uint64_t now = replica_now(o);
     if (r->heard_from && o->seen[place_of(r->heard_from)] == r->heard_from &&
@@ -143,6 +149,7 @@ void run_lead(struct replica_group *r)
 
 void run_word(struct replica_group *r, struct origin *origin, struct slice word, uint64_t now)
 {
+    BELAY_CHECK(origin->node != 0);
     struct replica *o = r->o;
     struct op op;
     if (word.len == 0) {
@@ -158,6 +165,7 @@ void run_word(struct replica_group *r, struct origin *origin, struct slice word,
 
 bool run_is_known(struct replica_group *r, uint64_t node)
 {
+    BELAY_CHECK(place_of(node) != 0);
     const struct origin *origin = replica_origin(r, node);
     struct ahead *a = replica_ahead(r, node);
     if (a && a->run == 0 && r->leads) {
@@ -170,6 +178,7 @@ bool run_is_known(struct replica_group *r, uint64_t node)
 /* A run without an op has nobody in any line: nothing is said twice. */
 static void end_runs(struct replica_group *r)
 {
+    BELAY_CHECK(r->leads);
     struct group_conf conf;
     group_conf(r->group, &conf);
     for (size_t i = 0; i < NODE_PLACES; i++) {
@@ -208,6 +217,7 @@ static void count_silence(struct replica *o, uint64_t now)
  * the run that is over: behind that of the new one it would be taken for the newest. */
 static void say_again(struct replica_group *r)
 {
+    BELAY_CHECK((r->first == NULL) == (r->n_pending == 0));
     struct pending_op *p = r->first;
     r->first = r->unsent = NULL;
     r->end = &r->first;
@@ -247,6 +257,7 @@ static void begin_run(struct replica *o, uint64_t run)
 
 void run_look(struct replica *o)
 {
+    BELAY_CHECK(o->opened && replica_now(o) >= o->look_ms);
     uint64_t now = replica_now(o);
     uint64_t last = 0;
     if (now - o->look_ms < ORDER_LOOK_MS)

@@ -57,6 +57,7 @@ uint64_t replica_start(const struct replica *o)
 
 bool replica_is_over(const struct replica *o, uint64_t node, uint64_t start)
 {
+    BELAY_CHECK(place_of(node) != 0);
     for (size_t i = 0; i < o->base.n_groups; i++) {
         const struct origin *origin = replica_origin(&o->replicas[i], node);
         if (origin && start_is_over(start, origin->start))
@@ -67,6 +68,7 @@ bool replica_is_over(const struct replica *o, uint64_t node, uint64_t start)
 
 void replica_end(struct replica *o)
 {
+    BELAY_CHECK(o->run > 0);
     if (o->over)
         return;
     o->over = true;
@@ -97,6 +99,7 @@ static void ask_voter(struct doubt *d, uint64_t node)
 
 static void ask_voters(struct doubt *d, const struct group_conf *conf)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
     for (size_t i = 0; i < conf->n; i++)
         if (conf->servers[i].voter)
             ask_voter(d, conf->servers[i].id);
@@ -122,11 +125,13 @@ void start_doubt(struct replica_group *r)
  * of another one, the others refuse it and say so (runtime.c: peer.forgot). */
 static bool may_be_copy(const struct replica *o)
 {
+    BELAY_CHECK(!o->fresh || o->run > 0);
     return !is_off(o) && (!o->fresh || o->start_known);
 }
 
 void start_check(struct replica_group *r)
 {
+    BELAY_CHECK(r->o->start != 0);
     struct replica *o = r->o;
     const struct origin *self = replica_origin(r, o->config.node);
     if (!self || is_off(o))
@@ -142,6 +147,7 @@ void start_check(struct replica_group *r)
 /* A leader says it with everything that it sends; once may be a mistake. */
 static bool is_said_again(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->from != r->o->config.node);
     if (r->behind_from != msg->from || r->behind_term != msg->term)
         r->behind_said = 0;
     r->behind_from = msg->from;
@@ -152,6 +158,7 @@ static bool is_said_again(struct replica_group *r, const struct peer_message *ms
 /* In a term, what was acknowledged to its leader stays in the log until a later term. */
 void start_check_append(struct replica_group *r, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->type == WIRE_APPEND);
     bool is_behind = msg->term >= group_term(r->group) && msg->reject > group_last(r->group) &&
                      msg->reject <= msg->index && may_be_copy(r->o);
     if (!is_behind) {
@@ -168,6 +175,7 @@ void start_check_append(struct replica_group *r, const struct peer_message *msg)
 
 void start_report(struct replica *o, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->from != o->config.node);
     struct buf data = {0};
     for (size_t i = 0; i < o->base.n_groups; i++) {
         struct group_floor own;
@@ -216,6 +224,7 @@ static void lower_gate(struct replica_group *r)
 
 static bool has_all(const struct replica_group *r)
 {
+    BELAY_CHECK(r->doubt.lasts);
     const struct doubt *d = &r->doubt;
     for (size_t i = 0; i < NODE_PLACES; i++)
         if (d->asked[i] != 0 && d->told[i] != d->asked[i] && d->asked[i] != r->o->config.node)
@@ -250,6 +259,7 @@ static bool take_report(struct replica_group *r, uint64_t from, struct reader *i
 
 bool start_hear(struct replica *o, const struct peer_message *msg)
 {
+    BELAY_CHECK(msg->reject != 0 && msg->from != o->config.node);
     struct reader in = {.left = msg->data};
     if (msg->reject != o->start)
         return true; /* an earlier one was told */
@@ -270,6 +280,7 @@ static bool catches_up(const struct replica_group *r)
 
 void start_look(struct replica *o)
 {
+    BELAY_CHECK(o->n_doubts <= o->base.n_groups);
     for (size_t i = 0; i < o->base.n_groups; i++) {
         struct replica_group *r = &o->replicas[i];
         if (!r->doubt.lasts)

@@ -62,6 +62,7 @@ static void say_leaderless(const struct replica_group *r, struct see *ret)
 
 static bool group_not_ready(const struct replica_group *r, struct see *ret)
 {
+    BELAY_CHECK(!ret->word && r->group);
     uint64_t leader = group_leader(r->group);
     uint64_t applied = group_applied(r->group);
     bool leads = leader == r->o->config.node;
@@ -150,6 +151,7 @@ const struct standing *replica_standing(const struct replica *o, uint64_t node)
 
 uint64_t replica_last_node(const struct replica *o)
 {
+    BELAY_CHECK(o->replicas[0].group);
     const struct replica_group *r = &o->replicas[0];
     struct group_conf conf;
     uint64_t last = 0;
@@ -163,6 +165,7 @@ uint64_t replica_last_node(const struct replica *o)
 
 static bool has_place(const struct group_conf *conf, uint64_t node)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
     for (size_t i = 0; i < conf->n; i++)
         if (place_of(conf->servers[i].id) == place_of(node))
             return true;
@@ -194,6 +197,7 @@ static bool is_silent(const struct replica *o, uint64_t node)
 
 static bool is_taken(const struct replica *o, const struct group_conf *conf, uint64_t node)
 {
+    BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX && place_of(node) != 0);
     for (size_t i = 0; i < conf->n; i++) {
         uint64_t id = conf->servers[i].id;
         if (place_of(id) == place_of(node) && (id > node || !is_silent(o, id)))
@@ -284,12 +288,14 @@ uint64_t replica_kept_bytes(const struct replica *o, size_t group_no)
  * take long, several are on their way. */
 bool replica_may_propose(const struct replica_group *r)
 {
+    BELAY_CHECK(group_commit(r->group) <= group_last(r->group) || !r->leads);
     return r->leads && (group_commit(r->group) >= group_last(r->group) ||
                         replica_now(r->o) >= r->proposed_ms + ORDER_COMMIT_WAIT_MS);
 }
 
 size_t replica_due(const struct replica *o)
 {
+    BELAY_CHECK(o->opened && o->journal);
     if (journal_busy(o->journal))
         return 0;
     size_t bytes = journal_due(o->journal);
@@ -301,6 +307,7 @@ size_t replica_due(const struct replica *o)
 
 uint64_t replica_next_ms(const struct replica *o)
 {
+    BELAY_CHECK(o->opened);
     uint64_t next = o->placement_ms;
     uint64_t soon = replica_now(o) + ORDER_PROBE_MS;
     if ((o->asks || o->fetch) && soon < next)

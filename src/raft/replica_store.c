@@ -51,6 +51,7 @@ static void put_u32_at(char *p, uint32_t v)
 
 static void file_begin(struct buf *out, const char magic[8], uint32_t version)
 {
+    BELAY_CHECK(buf_len(out) == 0 && version > 0);
     char head[FILE_HEAD] = {0};
     memcpy(head, magic, 8);
     put_u32_at(head + 8, version);
@@ -89,6 +90,7 @@ static void count_files(void *ctx, const char *name)
 
 enum belay_err store_write_identity(struct replica *o)
 {
+    BELAY_CHECK(place_of(o->config.node) != 0 && o->base.n_groups > 0);
     struct buf out = {0};
     file_begin(&out, IDENTITY_MAGIC, IDENTITY_VERSION);
     varint_put(&out, o->cluster);
@@ -137,11 +139,12 @@ bool store_read_identity(struct replica *o, struct slice file, uint64_t *ret_nod
         if (o->known[i].incarnation || has_numbers)
             o->known[i].node = has_numbers ? reader_u64(&in) : i;
     return sound && !in.bad && place_of(*ret_node) != 0 && *ret_groups > 0 &&
-           *ret_groups <= LIMIT_GROUPS;
+           *ret_groups <= LIMIT_GROUPS && o->run < UINT32_MAX; /* start_number() */
 }
 
 static enum belay_err check_identity(struct replica *o, struct slice file)
 {
+    BELAY_CHECK(!o->journal);
     uint64_t node;
     uint64_t groups;
     if (!store_read_identity(o, file, &node, &groups)) {
@@ -170,6 +173,7 @@ static enum belay_err check_identity(struct replica *o, struct slice file)
 
 enum belay_err store_identify(struct replica *o)
 {
+    BELAY_CHECK(!o->journal && o->config.groups > 0);
     struct disk *disk = o->config.disk;
     struct buf file = {0};
     bool used;
@@ -196,6 +200,7 @@ enum belay_err store_identify(struct replica *o)
 
 void store_run(struct replica *o)
 {
+    BELAY_CHECK(o->run > 0);
     if (store_write_identity(o) != BELAY_OK)
         o->env->fatal(o->ctx, problem);
 }
@@ -231,6 +236,7 @@ static void snapshot_name(uint16_t group_no, const struct group_snapshot *snap,
 static void snapshot_encode(const struct replica_group *r, const struct group_snapshot *snap,
                             struct buf *out)
 {
+    BELAY_CHECK(r->group_no < r->o->base.n_groups && snap->conf_index <= snap->index);
     struct buf conf = {0};
     group_conf_encode(&snap->conf, &conf);
     file_begin(out, SNAPSHOT_MAGIC, SNAPSHOT_VERSION);
@@ -308,6 +314,7 @@ static void take_judged(struct replica_group *r, const struct judged *judged)
 /* The level of the state in it; 0 also when it is damaged. */
 static uint64_t snapshot_level(const struct replica_group *r, struct slice file)
 {
+    BELAY_CHECK(r->group_no < r->o->base.n_groups);
     struct judged *judged = mem_zalloc(sizeof *judged);
     struct slice state;
     uint64_t level = 0;
@@ -319,6 +326,7 @@ static uint64_t snapshot_level(const struct replica_group *r, struct slice file)
 
 static enum belay_err read_snapshot(struct replica_group *r)
 {
+    BELAY_CHECK(!r->state && r->snapshot.index > 0 && r->snapshot_name[0]);
     struct disk *disk = r->o->config.disk;
     struct judged *judged = mem_zalloc(sizeof *judged);
     struct buf file = {0};
@@ -355,6 +363,7 @@ void store_restore_state(struct replica_group *r)
 
 uint64_t store_persist(void *ctx, const struct journal_record *rec)
 {
+    BELAY_CHECK(rec->group_no < ((struct replica *)ctx)->base.n_groups);
     struct replica *o = ctx;
     return journal_append(o->journal, rec);
 }
@@ -424,6 +433,7 @@ struct snapshot_task {
  * state is there twice meanwhile, and a node may be as full as that allows. */
 static bool is_sound(const struct snapshot_task *task)
 {
+    BELAY_CHECK(task->name[0] && task->snap.index > 0);
     struct disk *disk = task->o->config.disk;
     struct judged *judged = mem_zalloc(sizeof *judged);
     struct slice bytes;
@@ -440,6 +450,7 @@ static bool is_sound(const struct snapshot_task *task)
 
 bool replica_snapshot_write(struct snapshot_task *task)
 {
+    BELAY_CHECK(task->group_no < task->o->base.n_groups);
     struct replica *o = task->o;
     struct buf bytes = {0};
     snapshot_encode(&o->replicas[task->group_no], &task->snap, &bytes);
@@ -457,6 +468,7 @@ bool replica_snapshot_write(struct snapshot_task *task)
 
 void replica_snapshot_discard(struct snapshot_task *task)
 {
+    BELAY_CHECK(task->name[0]);
     struct disk *disk = task->o->config.disk;
     enum belay_err err = disk->ops->remove(disk, task->name);
     (void)err; /* it goes at the next start */
@@ -505,6 +517,7 @@ static void begin_snapshot(struct replica_group *r, unsigned trailing)
 
 void replica_snapshot_now(struct replica *o)
 {
+    BELAY_CHECK(o->opened);
     for (size_t i = 0; i < o->base.n_groups; i++)
         begin_snapshot(&o->replicas[i], o->config.trailing);
 }
@@ -512,11 +525,13 @@ void replica_snapshot_now(struct replica *o)
 /* Whoever fetches the last one would have to begin again with a new one. */
 static bool is_fetched(const struct replica_group *r)
 {
+    BELAY_CHECK(r->fetched_ms <= replica_now(r->o));
     return replica_now(r->o) - r->fetched_ms < ORDER_FETCH_MS;
 }
 
 void replica_save_memory(struct replica *o)
 {
+    BELAY_CHECK(o->opened);
     struct replica_group *most = NULL;
     for (size_t i = 0; i < o->base.n_groups; i++) {
         struct replica_group *r = &o->replicas[i];
@@ -530,6 +545,7 @@ void replica_save_memory(struct replica *o)
 
 static bool is_due(const struct replica_group *r)
 {
+    BELAY_CHECK(r->o->config.snapshot_bytes > 0);
     uint64_t due = r->o->config.snapshot_bytes;
     if (r->snapshot_size > due)
         due = r->snapshot_size;
@@ -545,6 +561,7 @@ static bool is_due(const struct replica_group *r)
  * written again and again to keep the journal short. */
 static bool is_pinned(const struct replica *o)
 {
+    BELAY_CHECK(o->config.segment_bytes > 0);
     uint64_t enough = PINNED_SEGMENTS * o->config.segment_bytes;
     if (o->base.n_groups == 1 || journal_segments(o->journal) <= PINNED_SEGMENTS)
         return false;
@@ -557,6 +574,7 @@ static bool is_pinned(const struct replica *o)
 
 void store_settle(struct replica *o)
 {
+    BELAY_CHECK(o->opened && o->journal);
     uint64_t oldest = UINT64_MAX;
     struct replica_group *pin = NULL;
     for (size_t i = 0; i < o->base.n_groups; i++) {
@@ -582,6 +600,7 @@ void store_settle(struct replica *o)
 
 static enum belay_err sink(void *ctx, const struct journal_record *rec, uint64_t lsn)
 {
+    BELAY_CHECK(!((struct replica *)ctx)->opened);
     struct replica *o = ctx;
     if (rec->group_no >= o->base.n_groups)
         return BELAY_ERR_CORRUPT;
@@ -610,6 +629,7 @@ static enum belay_err sink(void *ctx, const struct journal_record *rec, uint64_t
 
 static enum belay_err check_replica(struct replica_group *r)
 {
+    BELAY_CHECK(!r->group && !r->state);
     struct entry_log *log = &r->loaded.log;
     uint64_t snap = r->snapshot.index;
     if (snap) {
@@ -653,6 +673,7 @@ struct orphans {
 
 static void remove_orphan(void *ctx, const char *name)
 {
+    BELAY_CHECK(name[0]);
     struct orphans *orphans = ctx;
     struct replica *o = orphans->o;
     bool journal = o->fresh && !o->journal && strncmp(name, "journal-", 8) == 0;
@@ -668,6 +689,7 @@ static void remove_orphan(void *ctx, const char *name)
 
 static enum belay_err run_jobs(struct replica *o)
 {
+    BELAY_CHECK(!journal_busy(o->journal));
     struct journal_job *job = journal_job_take(o->journal);
     int code;
     if (!job)
@@ -743,6 +765,7 @@ enum belay_err store_open(struct replica *o)
 
 void replica_seal(struct replica *o)
 {
+    BELAY_CHECK(o->journal);
     journal_seal(o->journal);
 }
 

@@ -60,6 +60,7 @@ static bool write_all(int fd, struct slice data, off_t at)
  * aligned. */
 static bool write_direct(const struct disk_file *f, struct slice data, uint64_t at)
 {
+    BELAY_CHECK(data.len > 0);
     if (write_all(f->open, data, (off_t)at))
         return true;
     int saved = errno;
@@ -161,6 +162,7 @@ out:
 
 static enum belay_err file_size(struct disk *d, const char *name, uint64_t *ret_bytes)
 {
+    BELAY_CHECK(name[0]);
     struct stat st;
     if (fstatat(self(d)->dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? BELAY_ERR_NOT_FOUND : BELAY_ERR_IO;
@@ -274,6 +276,7 @@ static enum belay_err make_of_reserve(struct disk_file *f, const char *name, str
 static enum belay_err file_create(struct disk *d, const char *name, struct slice head,
                                   uint64_t bytes)
 {
+    BELAY_CHECK(head.len <= bytes);
     enum belay_err err = make(self(d), name, head, bytes);
     if (err == BELAY_ERR_IO && errno == ENOSPC)
         err = make_of_reserve(self(d), name, head, bytes);
@@ -315,6 +318,7 @@ static enum belay_err replace_small(struct disk_file *f, const char *name, struc
 
 static enum belay_err file_put(struct disk *d, const char *name, struct slice data)
 {
+    BELAY_CHECK(name[0]);
     struct disk_file *f = self(d);
     bool small = data.len <= DISK_SMALL_BYTES && faccessat(f->dir, name, F_OK, 0) == 0;
     return small ? replace_small(f, name, data) : make(f, name, data, 0);
@@ -368,6 +372,7 @@ static enum belay_err file_write(struct disk *d, const char *name, uint64_t at,
 static enum belay_err file_extend(struct disk *d, const char *name, uint64_t at,
                                   struct slice data)
 {
+    BELAY_CHECK(data.len > 0);
     int dir = self(d)->dir;
     int fd = openat(dir, name, O_WRONLY | O_CLOEXEC | (at == 0 ? O_CREAT | O_TRUNC : 0), 0600);
     if (fd < 0)
@@ -389,6 +394,7 @@ static enum belay_err file_rename(struct disk *d, const char *from, const char *
 
 static enum belay_err file_remove(struct disk *d, const char *name)
 {
+    BELAY_CHECK(name[0]);
     char tmp[DISK_NAME_MAX + 8];
     half_made(name, tmp); /* of one that was killed while it made the file */
     if ((unlinkat(self(d)->dir, name, 0) != 0 && errno != ENOENT) ||
@@ -400,6 +406,7 @@ static enum belay_err file_remove(struct disk *d, const char *name)
 /* Its space must not be free for a moment: it may be all that this node still has. */
 static enum belay_err file_recycle(struct disk *d, const char *name)
 {
+    BELAY_CHECK(name[0]);
     int dir = self(d)->dir;
     if (renameat2(dir, name, dir, RESERVE_NAME, RENAME_NOREPLACE) != 0)
         return file_remove(d, name);

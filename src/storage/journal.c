@@ -30,6 +30,7 @@ uint32_t journal_crc(uint64_t salt, uint64_t segment, struct slice bytes)
 
 void journal_segment_name(uint64_t number, char name[DISK_NAME_MAX])
 {
+    BELAY_CHECK(number > 0);
     snprintf(name, DISK_NAME_MAX, "journal-%016" PRIx64, number);
 }
 
@@ -148,6 +149,7 @@ void journal_rename_file(struct journal *j, const char *name, const char *to)
 
 void journal_remove_file(struct journal *j, const char *name)
 {
+    BELAY_CHECK(name[0]);
     journal_rename_file(j, name, "");
 }
 
@@ -194,6 +196,7 @@ uint64_t journal_first(const struct journal *j)
 
 size_t journal_segments(const struct journal *j)
 {
+    BELAY_CHECK(j->n_segments > 0);
     return j->n_segments;
 }
 

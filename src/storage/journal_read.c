@@ -92,6 +92,7 @@ bool journal_batch_at(struct slice file, const struct segment *seg, uint64_t at,
 
 static bool batch_behind(struct slice file, const struct segment *seg, uint64_t at)
 {
+    BELAY_CHECK(at <= file.len);
     uint64_t seq;
     struct slice payload;
     for (at += JOURNAL_SECTOR; at < file.len; at += JOURNAL_SECTOR)
@@ -128,6 +129,7 @@ bool journal_take_record(struct slice *in, struct journal_record *ret)
 static enum belay_err read_batch(struct journal_reader *r, const char *name,
                                  struct slice payload, uint64_t seq)
 {
+    BELAY_CHECK(seq > 0);
     while (payload.len > 0) {
         struct journal_record rec;
         if (!journal_take_record(&payload, &rec))
