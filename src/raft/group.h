@@ -45,19 +45,20 @@ enum group_guard {
     GUARD_COVERED = 128, /* entries that our snapshot covers count as known, not as missing */
     GUARD_NEW_TERM =
         512, /* the only voter elects itself in a new term, never again in an old one */
-    GUARD_PRE_VOTE_TERM = 256,  /* who refuses a pre-vote says in which term he is */
-    GUARD_LEARNER_VOTES = 1024, /* who does not know yet that he votes is asked all the same */
+    GUARD_PRE_VOTE_TERM = 256,  /* a node that refuses a pre-vote says its own term */
+    GUARD_LEARNER_VOTES = 1024, /* a voter that does not know it yet is asked, too */
     GUARD_STALE_REJECT = 2048,  /* a refusal of what has been stored since is an old one */
     GUARD_SILENT_LEADER = 4096, /* a leader not heard for long keeps nobody from standing */
     GUARD_FIRST_ENTRY = 16384,  /* no snapshot of the first entry alone: the core takes its term
                                    for the entry, and never sends either */
     GUARD_OLD_TERM = 32768,     /* a refusal of an earlier term's entries says which: the core
                                    leaves it to what is on the stack */
-    GUARD_NEWER_SNAPSHOT = 65536, /* who refuses a newer snapshot's index lacks the one that he
-                                     was offered, too: the core would wait for 30 s */
-    GUARD_CHANGE_KNOWN = 131072,  /* a configuration is committed when the next one comes: the
+    GUARD_NEWER_SNAPSHOT =
+        65536, /* a node that refuses a newer snapshot's index also lacks the one
+                                     that it was offered: the core would wait for 30 s */
+    GUARD_CHANGE_KNOWN = 131072, /* a configuration is committed when the next one comes: the
                                   * core would go back to one of long ago */
-    GUARD_OWN_TERM = 8192, /* copies are counted of the leader's own term: the core's own,
+    GUARD_OWN_TERM = 8192,       /* copies are counted of the leader's own term: the core's own,
                               off it is libraft 0.15 */
 };
 
@@ -86,7 +87,7 @@ struct group_env {
     /* What is wrong with an entry that somebody else has sent; NULL: nothing. */
     const char *(*problem)(void *ctx, uint16_t group_no, struct slice data);
     void (*changed)(void *ctx, uint16_t group_no); /* role, term or leader */
-    /* The snapshot to offer to who is far behind, and its size; false: there is none. */
+    /* The snapshot to offer to a node that is far behind, and its size; false: none. */
     bool (*newest)(void *ctx, uint16_t group_no, struct group_snapshot *ret,
                    uint64_t *ret_bytes);
     /* From group_install(): store it and return its lsn; the group will say restore() when it
@@ -159,7 +160,7 @@ BELAY_MUST_CHECK enum belay_err group_propose(struct group *g, struct slice data
 /* Leader: what has been committed since the last call is told to the others at once. The core
  * would let it ride on the next entries or the next heartbeat; but clients wait there. */
 void group_tell_commit(struct group *g);
-/* Leader: hand over to node `to`, or to whom is fit when 0. */
+/* Leader: hand over to node `to`; 0: to any node that is fit. */
 BELAY_MUST_CHECK enum belay_err group_transfer(struct group *g, uint64_t to, uint64_t now_ms);
 
 /* Leader: one change of the members. BELAY_ERR_UNAVAILABLE: not now, ask again. */

@@ -99,6 +99,6 @@ struct told *group_offered(struct group *g, uint64_t id);
 uint64_t group_gate_index(const struct group *g, uint64_t index); /* acknowledged up to there */
 bool group_may_stand(const struct group *g, uint64_t term);
 void group_gate_hint(const struct group *g, struct peer_message *refusal); /* of a pre-vote */
-bool group_may_vote(const struct group *g);                                /* for who asks */
+bool group_may_vote(const struct group *g); /* for the candidate that asks */
 void group_conf_to_raft(const struct group_conf *conf, struct raft_configuration *c);
 #endif

@@ -5,8 +5,8 @@
  * So its word does not count at first: it votes for nobody, does not stand, and acknowledges
  * only what is committed without it. The gate opens when
  *
- *   the cluster has committed its start: whoever did that has all that is committed, and none
- *   of them had gone on to a later term that this node may have voted in; or
+ *   the cluster has committed its start: the nodes that did so have all that is committed, and
+ *   none of them had gone on to a later term that this node may have voted in; or
  *   every other voter has said how far it is (the floor): none of them knows of a vote in a
  *   later term, so it may acknowledge from the latest of their terms on; and in later ones it
  *   may help a candidate whose log is as long as the longest of them. */
@@ -87,7 +87,7 @@ bool group_may_vote(const struct group *g)
                                is_as_long(asked->log_term, asked->index, &g->gate.floor));
 }
 
-/* Asked for a term that it may have voted in, by somebody who does not know how late it is. */
+/* A candidate asks for a term in which this node may have voted: tell it the first later one. */
 void group_gate_hint(const struct group *g, struct peer_message *refusal)
 {
     BELAY_CHECK(refusal->type == WIRE_VOTE_RESULT);

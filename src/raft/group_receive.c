@@ -34,7 +34,7 @@ static uint64_t term_of(const struct group *g, uint64_t index)
     return index == g->raft.trail.snapshot.index ? g->raft.trail.snapshot.term : 0;
 }
 
-/* Who leads now has all that is committed; who led in an earlier term may not know it. */
+/* The leader of this term has all that is committed; one of an earlier term may lack some. */
 static bool contradicts(const struct group *g, const struct peer_message *w, uint64_t index,
                         uint64_t term)
 {
@@ -206,8 +206,8 @@ static struct raft_server *lend_vote(struct group *g, const struct peer_message 
     return NULL;
 }
 
-/* Who has not heard its leader for as long as an election takes at least lets others stand. The
- * core would wait for its own time-out, which is random and up to twice as long. */
+/* A node that has not heard its leader for one election time lets others stand. The core would
+ * wait for its own time-out, which is random and up to twice as long. */
 static void doubt_leader(struct group *g, const struct peer_message *w)
 {
     BELAY_CHECK(g->now_ms >= g->raft.election_timer_start || g->raft.state != RAFT_FOLLOWER);
@@ -225,8 +225,8 @@ static bool stale_reject(const struct group *g, const struct peer_message *w)
            group_guarded(g, GUARD_STALE_REJECT);
 }
 
-/* Heartbeats to who is offered a snapshot end at our newest one, and the core takes a refusal
- * only if it ends at the one that it offered: with a newer one made since it would hear none,
+/* Heartbeats to a node that is offered a snapshot end at our newest one. The core takes a refusal
+ * only if it ends at the snapshot that was offered: with a newer one made since it would hear none,
  * and offer nothing. So it hears once that the old one is missing. */
 static void refuse_offer(struct group *g, uint64_t from,
                          struct raft_append_entries_result *result)

@@ -25,7 +25,7 @@ static unsigned stretch(const struct group *g)
 /* The core waits for a random time between one and two election times, so that in the end
  * somebody stands alone. With a rank for everybody that happens at once, and after half an
  * election time again should it fail; a part of the random time is left, for ranks that are
- * the same. Not the first one at once: those who are asked must have noticed too. */
+ * the same. The first one does not stand at once: the nodes that it asks must have noticed, too. */
 void group_set_timeout(struct group *g)
 {
     unsigned *timeout = &g->raft.follower_state.randomized_election_timeout;
@@ -60,8 +60,8 @@ static void renew_term(struct group *g)
     g->vote_lsn = group_persist_vote(g, g->raft.current_term, g->raft.voted_for);
 }
 
-/* Who learns never stands for election, and so the core lets it believe in a dead leader for
- * ever, and refuse its vote when it has one already without knowing it. */
+/* A learner never stands for election. So the core would let it believe in a dead leader for
+ * ever, and would refuse its vote if it has one already without knowing it. */
 static void forget_leader(struct group *g)
 {
     BELAY_CHECK(!g->asked);

@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-/* Nodes of two versions talk to each other: whoever reorders these lists is stopped here. */
+/* Nodes of two versions talk to each other: these lists must not be reordered. */
 #define ON_WIRE(name, number) static_assert((name) == (number), #name " is sent as " #number)
 ON_WIRE(WIRE_NONE, 0);
 ON_WIRE(WIRE_APPEND, 1);

@@ -60,8 +60,8 @@ struct origin *replica_origin(struct replica_group *r, uint64_t node)
     return origin->node == node ? origin : NULL;
 }
 
-/* Of a record in the log. With the first one of a newer node, whoever waited through the one
- * that had its place before is gone. NULL: it is of one that was there before. */
+/* Of a record in the log. The first record of a newer node ends the waits through the node that
+ * had its place before. NULL: the record is of that earlier node. */
 static struct origin *origin_of_record(struct replica_group *r, uint64_t node, uint64_t now)
 {
     BELAY_CHECK(place_of(node) != 0);
@@ -111,7 +111,7 @@ static void apply_record(struct replica_group *r, struct reader *in, uint64_t no
             run_word(r, origin, bytes, now);
         return;
     }
-    if (run > origin->run) /* it has started again: who waited through its last run is gone */
+    if (run > origin->run) /* it has started again: waits through its last run are over */
         run_over(r, origin, run, now);
     if (number <= origin->applied && !(o->config.canaries & CANARY_TWICE))
         return; /* it came by two ways */
@@ -194,7 +194,7 @@ static void propose(struct replica_group *r)
 static_assert(GROUP_ENTRY_BYTES_MAX > LIMIT_PROGRAM_BYTES + (LIMIT_BATCH_SESSIONS + 1) * 128,
               "every op that op_validate() lets pass must fit an entry");
 
-/* Who hands over an op, and which of its own it is. */
+/* The node that hands over an op, and the number of the op among its own. */
 struct handed {
     uint64_t node, start, run, number;
 };
@@ -365,7 +365,7 @@ void replica_announce(struct replica_group *r)
     add_pending(r, &tick, UINT64_MAX)->announces = true;
 }
 
-/* --- who leads --- */
+/* --- leading --- */
 
 /* What was taken goes into the log before: nobody has to say it again. */
 enum belay_err replica_hand_over(struct replica_group *r, uint64_t to)
@@ -691,7 +691,7 @@ static void raft_open(struct order *base, struct engine *e)
         group_durable(r->group, journal_durable(o->journal), replica_now(o));
         group_changed(o, (uint16_t)i);
         start_doubt(r);
-        if (!group_ready(r->group)) /* who leads at once says so in start_leading() */
+        if (!group_ready(r->group)) /* a node that leads at once says so in start_leading() */
             replica_announce(r);
     }
     o->look_ms = o->opened_ms = replica_now(o);

@@ -31,12 +31,11 @@ enum {
     ORDER_COMMIT_WAIT_MS = 2,  /* so long the next entry waits for the last one at most */
     ORDER_COMPLAIN_MS = 10000, /* between two lines about what one node says */
     ORDER_ASKS_MAX = 64,       /* wishes of operators at one node */
-    ORDER_SILENCE_MS =
-        30000,               /* a node not heard for so long: who waits there leaves the line */
-    ORDER_UNHEARD_MS = 3000, /* and before that, for so long: it is passed over. A node speaks
+    ORDER_SILENCE_MS = 30000,  /* a node not heard for so long: its waiters leave the line */
+    ORDER_UNHEARD_MS = 3000,   /* and before that, for so long: it is passed over. A node speaks
                                 every ORDER_STEER_MS at least */
-    ORDER_BEHIND_MAX = 1024, /* entries; a node further behind is not ready */
-    ORDER_LOOK_MS = 500,     /* how often that is looked at */
+    ORDER_BEHIND_MAX = 1024,   /* entries; a node further behind is not ready */
+    ORDER_LOOK_MS = 500,       /* how often that is looked at */
     ORDER_DOUBT_MS = 3000, /* so long a node that starts waits for a majority of the others, or
                               for all of them, before it takes its own word for it */
     ORDER_SAVE_BYTES = 1 << 20, /* of entries that are worth a snapshot when memory is short */
@@ -45,7 +44,7 @@ enum {
     ORDER_TRAILING = 64,             /* entries kept behind a snapshot, for slow followers */
     ORDER_STEER_MS = 1000,           /* how often leaders look after members */
     ORDER_STEER_SOON_MS = 20,        /* after something has changed */
-    ORDER_REST_MS = 2500,            /* who should lead has been fit for so long */
+    ORDER_REST_MS = 2500,            /* the preferred leader has been fit for so long */
     ORDER_FORWARD_BYTES = 256 << 10, /* of one FORWARD */
     ORDER_PIECE_BYTES = 512 << 10,   /* of a snapshot in one message */
     ORDER_FETCH_MS = 5000,           /* one that does not get on for so long makes way */
@@ -80,7 +79,7 @@ enum replica_canary {
     CANARY_BLIND_READ = 2, /* a leader answers reads without asking the others */
     CANARY_TWICE = 4,      /* an op that comes again is applied again */
     CANARY_PLACE = 64,     /* a new member gets the place of another one */
-    CANARY_OLD_VIEW = 256, /* who is not in the committed configuration is taken for removed */
+    CANARY_OLD_VIEW = 256, /* a node outside the committed configuration is taken for removed */
     CANARY_OLD_COPY = 512, /* a node is believed whatever copy of its disk it starts from */
     CANARY_GHOSTS = 2048,  /* it is not said that a node is not heard */
 };
@@ -165,7 +164,7 @@ uint64_t replica_last_node(const struct replica *o);
 /* For the next member: larger than all before it, and in a place that no member has. */
 uint64_t replica_next_node(const struct replica *o);
 /* False: another node has its place, as far as this one knows. An older one that is not heard
- * may be gone: this node's own view may be so old that it lacks who leads by now. */
+ * may be gone: this node's own view may be so old that it lacks the present leader. */
 bool replica_has_room(const struct replica *o, uint64_t node);
 /* It was a member, and a committed configuration has let it go. A node that is about to be
  * added, or whose being added is not known to be committed yet, was not. */
@@ -190,8 +189,8 @@ bool replica_is_over(const struct replica *o, uint64_t node, uint64_t start);
 /* Most of the others say so of this one: the process ends. */
 void replica_end(struct replica *o);
 /* The members of the cluster are those of group 0, and the other groups follow by themselves.
- * Here this node must lead it (else BELAY_ERR_NOT_LEADER); BELAY_ERR_UNAVAILABLE: not now. Who
- * is removed leaves as soon as it has handed over what it leads. */
+ * Here this node must lead it (else BELAY_ERR_NOT_LEADER); BELAY_ERR_UNAVAILABLE: not now. A
+ * removed member leaves as soon as it has handed over what it leads. */
 BELAY_MUST_CHECK enum belay_err replica_change(struct replica *o, enum group_change what,
                                                const struct group_server *server);
 

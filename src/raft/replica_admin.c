@@ -92,7 +92,7 @@ static enum belay_err set_priority(struct replica *o, const struct group_conf *c
 }
 
 /* A node that is alone may have been started as another one, or without a peer address, before.
- * Who joins it must be able to call it. BELAY_ERR_NOT_FOUND: it cannot. */
+ * A node that joins must be able to call it. BELAY_ERR_NOT_FOUND: it cannot. */
 static enum belay_err know_self(struct replica *o, struct group_conf *conf)
 {
     BELAY_CHECK(conf->n <= GROUP_SERVERS_MAX);
@@ -123,7 +123,7 @@ static bool is_member(struct group_conf *conf, const struct admin_request *wish)
     return s && strcmp(m.peer, wish->peer) == 0 && !m.leaving;
 }
 
-/* Who has not been let in yet: what was printed last counts. */
+/* For a member that has not been let in yet, the secret that was printed last counts. */
 static enum belay_err renew_secret(struct replica *o, const struct group_server *s,
                                    const struct admin_request *wish)
 {
@@ -175,7 +175,7 @@ void admin_let_in(struct replica_group *r)
     }
 }
 
-/* By whoever leads the group; BELAY_ERR_NOT_LEADER, BELAY_ERR_UNAVAILABLE: not now. */
+/* On the leader of the group. BELAY_ERR_NOT_LEADER, BELAY_ERR_UNAVAILABLE: not now. */
 static enum belay_err perform(struct replica *o, const struct admin_request *wish)
 {
     BELAY_CHECK(wish->group < o->base.n_groups && wish->kind < WISH_KIND_COUNT);

@@ -103,7 +103,7 @@ struct doubt {
     bool lasts;        /* its word does not count in this group */
     uint64_t since_ms; /* it began, or this node was still catching up */
     uint64_t asked[NODE_PLACES],
-        told[NODE_PLACES]; /* by place: who votes; who has said how far it is */
+        told[NODE_PLACES]; /* by place: the voters; those that have said how far they are */
     struct group_floor floors[NODE_PLACES]; /* by place: what it has said last */
     uint64_t term;                          /* the latest that any of them ever said */
 };
@@ -134,25 +134,26 @@ struct replica_group {
     uint64_t next_number; /* as origin */
     uint64_t sent_ms;
     uint64_t sent_term, sent_leader;
-    bool leads;                        /* ready, and the engine knows */
-    uint64_t led_term;                 /* the last in which it did */
-    uint64_t heard_ms;                 /* state-machine time, as the last leader said */
-    uint64_t heard_term;               /* whose it was */
-    uint64_t heard_commit;             /* and how far it had committed */
-    uint64_t heard_at;                 /* and when, of the host's clock */
-    uint64_t heard_from;               /* and who that was, 0: nobody yet */
-    uint64_t mark, mark_ms;            /* leader: what was committed, and when */
-    uint64_t near_index;               /* and before that: who has it is not far behind */
+    bool leads;             /* ready, and the engine knows */
+    uint64_t led_term;      /* the last in which it did */
+    uint64_t heard_ms;      /* state-machine time, as the last leader said */
+    uint64_t heard_term;    /* the term of that leader */
+    uint64_t heard_commit;  /* and how far it had committed */
+    uint64_t heard_at;      /* and when, of the host's clock */
+    uint64_t heard_from;    /* that leader; 0: none was heard yet */
+    uint64_t mark, mark_ms; /* leader: what was committed, and when */
+    uint64_t near_index;    /* and before that: a node that has it is not far behind */
     uint64_t behind_from, behind_term; /* a leader says that this node had more than it has */
     unsigned behind_said;              /* so often, one after the other */
-    uint64_t preferred, preferred_ms;  /* leader: who should lead instead, and since when */
+    uint64_t preferred,
+        preferred_ms; /* leader: the node that should lead instead, since when */
     struct buf proposal;
     uint64_t proposed_ms;
     struct buf early; /* forwarded to a leader that is not ready yet */
 
     struct pending_read *reads, **reads_end;
     uint64_t round, round_term, round_index, round_ms; /* round_ms 0: none is open */
-    uint64_t acks[NODE_PLACES];                        /* by place: who has answered */
+    uint64_t acks[NODE_PLACES]; /* by place: the nodes that have answered */
     struct remote_read remote[REMOTE_READS_MAX];
     size_t n_remote;
 };
@@ -186,7 +187,7 @@ struct replica {
     struct fetch *fetch; /* NULL: none */
     uint64_t n_fetches;  /* so far, for their names */
     uint64_t snapshots_failed;
-    uint64_t give_up_ms; /* when to look for those who waited too long */
+    uint64_t give_up_ms; /* when to look for requests that waited too long */
     uint64_t look_ms;    /* when run_look() last looked */
     uint64_t opened_ms;
     struct admin_call *asks; /* of operators here, oldest first */
@@ -279,7 +280,7 @@ void read_done(struct replica_group *r);
 void admin_settle(struct replica *o);
 void admin_receive(struct replica *o, const struct peer_message *msg);
 void admin_done(struct replica *o);
-/* Leader of group 0, now and then: the secret of who votes has done its work. */
+/* Leader of group 0, now and then: forgets the secrets of new members that vote. */
 void admin_let_in(struct replica_group *r);
 
 /* replica_lead.c */
@@ -289,7 +290,7 @@ void lead_follow(struct replica *o); /* takes over what group 0 says of the memb
 void lead_stand(struct replica *o);  /* it has changed whether this node may lead */
 bool lead_may_take(const struct replica_group *r,
                    uint64_t id);         /* a group that is handed over */
-void lead_rank(struct replica_group *r); /* who would stand for election before this node? */
+void lead_rank(struct replica_group *r); /* which nodes stand for election before this one? */
 void lead_tell(struct replica *o, uint64_t to);
 bool lead_hear(struct replica *o,
                const struct peer_message *msg); /* false: it makes no sense */
@@ -337,9 +338,10 @@ void fetch_take(struct replica_group *r, struct judged *ret); /* it is installed
 void fetch_done(struct replica *o);
 
 /* replica_store.c */
-BELAY_MUST_CHECK enum belay_err store_identify(struct replica *o); /* whose directory is it? */
+BELAY_MUST_CHECK enum belay_err
+store_identify(struct replica *o); /* reads which node's directory it is */
 BELAY_MUST_CHECK enum belay_err store_open(struct replica *o);
-/* What is in the file, whoever it belongs to; false: damaged. */
+/* What is in the file, for any node; false: damaged. */
 #define IDENTITY_NAME "identity"
 bool store_read_identity(struct replica *o, struct slice file, uint64_t *ret_node,
                          uint64_t *ret_groups);

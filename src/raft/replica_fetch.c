@@ -41,7 +41,7 @@ struct fetch {
     struct judged judged; /* since JUDGING */
 };
 
-/* --- who has it --- */
+/* --- the node that has it --- */
 
 bool fetch_newest(void *ctx, uint16_t group_no, struct group_snapshot *ret, uint64_t *ret_bytes)
 {
@@ -79,7 +79,7 @@ static void send_piece(struct replica_group *r, const struct peer_message *msg)
     buf_done(&bytes);
 }
 
-/* --- who needs it --- */
+/* --- the node that needs it --- */
 
 static bool is_working(const struct fetch *f)
 {

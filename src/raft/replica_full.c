@@ -6,7 +6,7 @@
  * that votes, but
  *  - it takes no request that changes anything, and no read that has to be up to date: both are
  *    answered UNAVAILABLE at once. STALE reads, status and metrics are served;
- *  - it leads nothing: it hands over to whoever can, and puts nothing into a log meanwhile;
+ *  - it leads nothing: it hands over to a node that can, and puts nothing into a log meanwhile;
  *  - it takes no entries from a leader, and so acknowledges none; it still hears the leader;
  *  - it fetches no snapshot.
  * Time stands still in what only it could lead. Once a second it looks for room. When the

@@ -2,9 +2,9 @@
  *
  * Every node tells the others how it stands (WIRE_NODE). The leader of a group lets learners
  * vote that have caught up, brings the members of its group in line with those of group 0, and
- * hands over to the node that should lead it (placement.h decides all of it). Who is to be
- * removed is marked as leaving in group 0 first: so it knows, hands over what it leads, and
- * stays connected until no group needs it; group 0 lets it go last. */
+ * hands over to the node that should lead it (placement.h decides all of it). A member that
+ * is to be removed is first marked as leaving in group 0. So it knows, hands over what it leads,
+ * and stays connected until no group needs it. Group 0 lets it go last. */
 #include "base/check.h"
 #include "base/log.h"
 #include "raft/member.h"
@@ -87,8 +87,8 @@ static bool knows_members(const struct replica_group *r)
            group_applied(r->group) >= r->heard_commit && r->heard_commit > 0;
 }
 
-/* The node has a say in a group other than 0, or nobody here can tell: those who stay must have
- * taken over every group before group 0 lets it go, or that group is lost. */
+/* The node has a say in a group other than 0, or this node cannot tell. Group 0 lets it go only
+ * when the nodes that stay have taken over every group; else that group would be lost. */
 static bool is_still_in(const struct replica *o, uint64_t id)
 {
     BELAY_CHECK(place_of(id) != 0);
@@ -115,8 +115,8 @@ static bool is_up(const struct replica *o, uint64_t id)
 }
 
 /* Its log is almost as long as ours, or as ours was a moment ago: far away, all that is on its
- * way is missing. And it says that it is a member: who has a vote without knowing of it does
- * not give it, and without it perhaps nobody can be elected. */
+ * way is missing. And it says that it is a member: a node that does not know of its vote does
+ * not give it, and without that vote perhaps no node can be elected. */
 static bool is_near(const struct replica_group *r, uint64_t id)
 {
     BELAY_CHECK(place_of(id) != 0);
@@ -215,7 +215,7 @@ bool lead_may_take(const struct replica_group *r, uint64_t id)
 
 /* --- what a node does when a leader is gone --- */
 
-/* Those who should lead stand first. */
+/* The nodes that should lead stand first. */
 void lead_rank(struct replica_group *r)
 {
     BELAY_CHECK(r->group && r->o->opened);
@@ -265,7 +265,7 @@ static void change_members(struct replica_group *r, const struct placement_node 
     struct replica *o = r->o;
     uint64_t id;
     enum placement_step step = placement_change(nodes, n, o->config.node, &id);
-    /* An old view of group 0 would bring back who was removed. */
+    /* An old view of group 0 would bring back a removed member. */
     bool known = o->members.n > 0 && group_leader(o->replicas[0].group) != 0;
     if (step == STEER_NONE || !known)
         return;
@@ -431,7 +431,7 @@ void lead_follow(struct replica *o)
     o->is_member = found;
     bool never =
         o->retired || o->full || replica_priority(o, o->config.node) == MEMBER_PRIORITY_NEVER;
-    /* Who leaves may have to: it may be the only one whose log is long enough. */
+    /* A leaving node may have to lead: its log may be the only one that is long enough. */
     o->must_not_lead = never || o->leaving;
     for (size_t i = 0; i < o->base.n_groups; i++)
         group_set_never_leads(o->replicas[i].group, never);

@@ -1,4 +1,4 @@
-/* replica_level.c - the level of each group (machine/level.h), and who can follow it.
+/* replica_level.c - the level of each group (machine/level.h), and which nodes can follow it.
  *
  *   WIRE_NODE: "I know levels up to N" --leader: all members have said so--> ENTRY_LEVEL
  *
@@ -61,7 +61,8 @@ void level_raise(struct replica_group *r)
     struct group_conf conf;
     group_conf(r->group, &conf);
     uint64_t level = known_by_all(o, &conf);
-    uint64_t elsewhere = known_by_all(o, &o->members); /* who is still to be added here */
+    uint64_t elsewhere =
+        known_by_all(o, &o->members); /* members that are still to be added here */
     level = elsewhere < level ? elsewhere : level;
     if (r->leads && level > engine_level(o->engine, r->group_no))
         propose_level(r, level);

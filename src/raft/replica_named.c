@@ -1,9 +1,9 @@
 /* replica_named.c - members that this node has not in its log yet, named by others.
  *
- * Who was away while a member was added does not know it, and it may lead by now. So every
- * member says about once a second who the members are (WIRE_NODE). Whom neither the own log nor
- * any member names is nobody, whatever certificate it has: it may have been removed, or is of
- * another cluster of the same CA. */
+ * A node that was away while a member was added does not know that member, which may lead by
+ * now. So every member sends the list of members about once a second (WIRE_NODE). A node that
+ * neither the own log nor any member names is not listened to, whatever certificate it has: it
+ * may have been removed, or belong to another cluster of the same CA. */
 #include "base/check.h"
 #include "raft/replica_core.h"
 

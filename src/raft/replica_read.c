@@ -2,7 +2,7 @@
  *
  * Leader: a round asks every voter "is this still your term?" and takes the commit index of
  * that moment; with a majority of answers no other leader can have committed more before the
- * round began, so whoever asked before it may read as soon as that index is applied. One round
+ * round began, so reads from before it are answered as soon as that index is applied. One round
  * at a time: what comes meanwhile goes into the next one. Another node asks the leader for the
  * index of a round and reads its own state. */
 #include "base/check.h"

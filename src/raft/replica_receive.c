@@ -54,8 +54,8 @@ static void complain(struct replica *o, uint64_t node, const char *what)
     log_error("order.message_wrong", "node=%" PRIu64 " error=\"%s\"", node, what);
 }
 
-/* Who leads a group knows its members: nobody else hands anything over to it, or reads there. A
- * group may still lack one that group 0 has. */
+/* The leader of a group knows its members: no other node hands anything over to it, or reads
+ * there. A group may still lack a member that group 0 has. */
 static bool is_member(const struct replica_group *r, uint64_t node)
 {
     BELAY_CHECK(place_of(node) != 0);

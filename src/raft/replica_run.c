@@ -12,11 +12,11 @@
  * somebody waits there. What was said is part of the state: the next leader knows it, and takes
  * it back when it hears the node itself.
  *
- * A node that starts again says so with its first op, and that takes those who waited there out
+ * A node that starts again says so with its first op, and that takes its earlier waiters out
  * of their lines. One that never comes back would leave them standing until their own deadline,
  * in front of everybody else. So the leader of each shard ends its run, in order like
  * everything else: no op of that run takes effect behind it. A node that was only cut off reads
- * this in the log when it is back, tells whoever waits there UNAVAILABLE, and goes on under a
+ * this in the log when it is back, tells its waiting clients UNAVAILABLE, and goes on under a
  * new number. */
 #include "base/check.h"
 #include "base/log.h"
@@ -210,10 +210,10 @@ static void count_silence(struct replica *o, uint64_t now)
     }
 }
 
-/* --- the node whose run it was --- */
+/* --- the node that the run belonged to --- */
 
-/* Who asked is told that it failed, and called off (engine_disown). What nobody waits for can
- * be said once more: cancels, keep-alives and the like do no harm twice. But not the start of
+/* Clients that asked are told that it failed, and called off (engine_disown). Ops that nobody
+ * waits for can be said once more: cancels, keep-alives and the like do no harm twice. But not the start of
  * the run that is over: behind that of the new one it would be taken for the newest. */
 static void say_again(struct replica_group *r)
 {

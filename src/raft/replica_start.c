@@ -89,7 +89,7 @@ static void believe(struct replica_group *r)
     group_gate_open(r->group);
 }
 
-/* Whoever lists a newer voter in its place knows that the older one is gone. */
+/* A node that lists a newer voter in its place knows that the older one is gone. */
 static void ask_voter(struct doubt *d, uint64_t node)
 {
     size_t place = place_of(node);
@@ -105,7 +105,7 @@ static void ask_voters(struct doubt *d, const struct group_conf *conf)
             ask_voter(d, conf->servers[i].id);
 }
 
-/* Who is alone has nobody to ask, and who is new has promised nothing. */
+/* A node that is alone has no other to ask, and a new node has promised nothing. */
 void start_doubt(struct replica_group *r)
 {
     BELAY_CHECK(!r->doubt.lasts);

@@ -217,7 +217,7 @@ bool replica_has_room(const struct replica *o, uint64_t node)
            !is_taken(o, &committed, node);
 }
 
-/* Who is removed is in the state before: run_is_known(). It stays there until a newer node has
+/* Before a node is removed it is in the state: run_is_known(). It stays there until a newer node has
  * its place. */
 bool replica_was_removed(const struct replica *o, uint64_t node)
 {

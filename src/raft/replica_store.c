@@ -1,4 +1,4 @@
-/* replica_store.c - what the order keeps on disk: who it is, its log, its snapshots.
+/* replica_store.c - what the order keeps on disk: its identity, its log, its snapshots.
  *
  *   identity            cluster, node, shards, and how often it was started
  *   journal-*           terms, votes and entries of all shards (journal.h)
@@ -398,8 +398,8 @@ uint64_t store_install(void *ctx, uint16_t group_no, const struct group_snapshot
 }
 
 /* It is durable: the state jumps. What this node has waiting and what is in the snapshot
- * already was ordered without it: its outcome is not known here. Nor is that of those who stood
- * in a line and do not any more. */
+ * already was ordered without it: its outcome is not known here. Nor is that of
+ * requests that waited in a line and do not any more. */
 void store_restore(void *ctx, uint16_t group_no)
 {
     BELAY_CHECK(group_no < ((struct replica *)ctx)->base.n_groups);
@@ -522,7 +522,7 @@ void replica_snapshot_now(struct replica *o)
         begin_snapshot(&o->replicas[i], o->config.trailing);
 }
 
-/* Whoever fetches the last one would have to begin again with a new one. */
+/* A node that fetches the last one would have to begin again with a new one. */
 static bool is_fetched(const struct replica_group *r)
 {
     BELAY_CHECK(r->fetched_ms <= replica_now(r->o));
@@ -588,8 +588,8 @@ void store_settle(struct replica *o)
         }
     }
     journal_release(o->journal, oldest == UINT64_MAX ? journal_durable(o->journal) : oldest);
-    /* Who pins the journal gives its entries up; and so does every shard when the disk is full.
-     */
+    /* The shard that pins the journal gives its entries up. When the disk is full, every shard
+     * does. */
     if (pin && (is_pinned(o) || (o->full && journal_segments(o->journal) > 1))) {
         group_snapshot_trim(pin->group, &pin->snapshot, replica_now(o));
         begin_snapshot(pin, 0);
