@@ -1,4 +1,4 @@
-/* audit.c - the file, the thread that writes it, and the buffer between it and who tells. */
+/* audit.c - the file, the thread that writes it, and the buffer between it and the callers. */
 #include "audit/audit.h"
 
 #include "audit/chain.h"
@@ -18,7 +18,7 @@ struct audit {
     void (*told)(void *ctx);
     void *ctx;
     pthread_t thread;
-    struct chain chain; /* of whoever tells */
+    struct chain chain; /* of the callers */
     uint64_t lost_told; /* of `lost`: what a line has said */
     /* the writing thread's */
     int fd;

@@ -1,6 +1,6 @@
 /* audit.h - the file of an audit log: a thread of its own writes and syncs it.
  *
- * Whoever tells is never kept waiting. Lines are put into a bounded buffer, in the order of
+ * Callers never wait. Lines are put into a bounded buffer, in the order of
  * their chain (chain.h); the thread takes all that are there, appends them with one write and
  * syncs. A write that fails is cut off the file and tried again every second; meanwhile lines
  * wait, and those that find the buffer full are lost, which the next line says ("lost": how

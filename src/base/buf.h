@@ -1,7 +1,7 @@
 /* buf.h - a growing run of bytes, for bytes on their way in or out.
  *
  * Zero-initialised is empty and valid. Appending never fails at the call: when memory runs out
- * the buffer remembers it in `oom`, ignores what follows, and whoever uses the bytes looks once
+ * the buffer remembers it in `oom`, ignores what follows, and the user of the bytes looks once
  * (the server stops, the client library returns an error).
  * Consuming from the front is cheap: it moves `start`, not the bytes. */
 #ifndef BELAY_BASE_BUF_H

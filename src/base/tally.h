@@ -7,7 +7,7 @@
  *
  * A reserve is kept for the moment when the allocator has nothing left: it is given up once and
  * the allocation is tried again. Then tally_is_short() until the reserve could be taken back:
- * whoever takes requests refuses what needs memory meanwhile. Any thread. */
+ * meanwhile the server refuses requests that need memory. Any thread. */
 #ifndef BELAY_BASE_TALLY_H
 #define BELAY_BASE_TALLY_H
 

@@ -80,9 +80,9 @@ void engine_close(struct engine *e)
 
 /* --- time --- */
 
-/* State-machine time goes 0.1 % slower than the clock: whoever counts a lease by a clock of its
- * own, from when it sent the request, sees it last for its whole time even if that clock is so
- * much slower than the leader's (SEMANTICS, clock rates). */
+/* State-machine time goes 0.1 % slower than the clock. So a client that counts a lease by its own
+ * clock, from when it sent the request, sees it last for its whole time, even if that clock is
+ * so much slower than the leader's (SEMANTICS, clock rates). */
 enum { CLOCK_MARGIN = 1000 };           /* one in so many */
 enum { OP_WORK = 10, EVENT_WORK = 20 }; /* beside what its transactions cost */
 

@@ -1,7 +1,7 @@
-/* engine.h - puts ops in one order, stamps their time, applies them, answers who asked.
+/* engine.h - puts ops in one order, stamps their time, applies them, answers the askers.
  *
- *   engine_submit() --order--> machine_apply() --events--> ask.answer()    to whoever asked
- *                                                    \---> feed_append()   to all who watch
+ *   engine_submit() --order--> machine_apply() --events--> ask.answer()    to the asker
+ *                                                    \---> feed_append()   to all watchers
  *
  * Two orders behind one interface (order.h): `memory` (nothing on disk) and `raft`. Nothing
  * above or below knows which one runs. Loop thread only.
@@ -27,7 +27,7 @@ struct feed;
 struct machine_counts;
 struct order;
 
-/* Someone who waits for an answer. Embedded in the asker's own struct and zeroed at first; it
+/* A caller that waits for an answer. Embedded in the asker's own struct and zeroed at first; it
  * must stay where it is until it is answered or cancelled. */
 struct ask {
     /* Called exactly once, perhaps before engine_submit() returns; `ev` is borrowed. With
@@ -68,7 +68,7 @@ void engine_leave(struct engine *e, struct ask *ask);
  * stands in a line, its time is up. */
 void engine_end_wait(struct engine *e, struct ask *ask);
 
-/* Nothing is on its way: whoever is not answered by now stands in a line. */
+/* Nothing is on its way: a request that is not answered by now waits in a line. */
 bool engine_is_idle(const struct engine *e);
 
 /* End of a loop turn: what was submitted may now be written, sent, answered in one batch. */

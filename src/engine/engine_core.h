@@ -44,7 +44,7 @@ struct engine_group {
     struct machine *machine;
     uint64_t clock_ms;     /* of the caller's clock when now_ms was set */
     uint64_t now_ms;       /* state-machine time */
-    struct remaining late; /* the same, as whoever leads says */
+    struct remaining late; /* the same, as the leader says */
     uint64_t
         tick_ms; /* of the caller's clock, when a tick was submitted; 0: none is on its way */
     struct carried out, in; /* shards: messages from group 0, and to it */
@@ -98,8 +98,8 @@ void engine_deliver(struct engine *e, size_t group); /* e->fx */
 size_t router_route(struct engine *e, struct op *op); /* the group for this op */
 /* Keep first, then act: true when the op waits until its session has been kept. */
 bool router_keep(struct engine *e, size_t group, struct op *op);
-/* Who waits for the answer of an op that nobody asked for, to know what was kept; or NULL. One
- * at a time is enough: sessions of a second batch are kept when they are used. */
+/* Waits for the answer of an op that no client asked for, to know what was kept; or NULL. One at
+ * a time is enough: sessions of a second batch are kept when they are used. */
 struct ask *router_keeper(struct engine *e, const struct op *op);
 void router_submitted(struct engine *e,
                       const struct op *op); /* from this node, before its order */

@@ -57,7 +57,7 @@ void engine_readable(struct engine *e, size_t group, const struct op *op);
 /* What all ops that were ordered so far have cost, about, in units of LIMIT_TXN_WORK: 20 ns. */
 uint64_t engine_work(const struct engine *e);
 
-/* The time to put on what is ordered now, by whoever leads the shard. A new leader first says
+/* The time to put on what is ordered now, on the leader of the shard. A new leader first says
  * so: its time goes on from the last stamped value, or from the last that it heard of the
  * leader before, so that a change of leader, however long it took, ends no lease. */
 uint64_t engine_stamp(struct engine *e, size_t group);
@@ -70,14 +70,14 @@ void engine_lead(struct engine *e, size_t group, uint64_t heard_ms);
 void engine_unavailable(struct engine *e, size_t group, uint64_t asker, bool perhaps,
                         const char *text);
 
-/* Now and then: whoever has waited too long, in whatever place, is told so. */
+/* Now and then: requests that have waited too long, in any place, are answered so. */
 void engine_give_up(struct engine *e);
 
 /* Before it writes and sends: groups have messages for each other, answers wait for them. */
 void engine_exchange(struct engine *e);
 
-/* This run of this node is over for the others: who waits for anything here is told so, and
- * called off under the next run, which id_base has by now. */
+/* This run of this node is over for the others: all that waits here is answered so, and called
+ * off under the next run, which id_base has by now. */
 void engine_disown(struct engine *e);
 
 /* The whole state of a shard, to store and to take over. */
@@ -88,8 +88,8 @@ BELAY_MUST_CHECK enum belay_err engine_decode(size_t n_groups, size_t group, str
                                               struct machine **ret_m);
 void engine_adopt(struct engine *e, size_t group, struct machine *m); /* taken */
 /* After engine_adopt() of a node that is running: the op of this asker is still to be
- * ordered; and then: whoever waits in that shard and is neither expected nor in a line there
- * has missed its outcome, and is told so. */
+ * ordered; and then: a request that waits in that shard, and is neither expected nor in a line
+ * there, has missed its outcome, and is answered so. */
 void engine_expects(struct engine *e, uint64_t asker);
 void engine_missed(struct engine *e, size_t group);
 uint64_t engine_level(const struct engine *e,

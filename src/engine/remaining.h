@@ -18,7 +18,7 @@
 
 enum {
     LATE_KEEP_MS = 1000,
-    LATE_MS = 50, /* the usual way through the cluster: who counts from its question knows */
+    LATE_MS = 50, /* the usual way through the cluster: a client that counts from its request */
 };
 
 struct remaining {
@@ -29,7 +29,7 @@ struct remaining {
     bool is_own;               /* this node says what time it is: that is exact */
 };
 
-/* It is `now_ms` in the state, as whoever leads says. */
+/* It is `now_ms` in the state, as the leader says. */
 void remaining_heard(struct remaining *l, uint64_t clock_ms, uint64_t now_ms, bool is_own);
 /* The answer as it is true now: what is left, or that nothing is, as far as this node knows;
  * another one may know better. It was asked for

@@ -2,8 +2,8 @@
  *
  *   route    a namespace lives in the shard that SHA-256 of account and namespace says;
  *            namespaces themselves and sessions live in group 0
- *   carry    messages that one group has for another (machine/outbox.c): whoever leads the one
- *            orders them in the other, and tells the first when they are taken
+ *   carry    messages that one group has for another (machine/outbox.c): the leader of the
+ *            one orders them in the other, and tells the first when they are taken
  *   hold     an answer is given when what it says is true everywhere: a namespace can be used
  *            when it has been made, a session's locks are free when it has been closed
  *   keep     keep first, then act: an op that names a session goes to group 0 first. Group 0
@@ -297,8 +297,8 @@ void router_submitted(struct engine *e, const struct op *op)
     kept_drop(e, name_of(op->account, op->session));
 }
 
-/* Who may come between this keep and the next use, and make the session's end an earlier one? A
- * connection of another node could, of this one only if it has closed since (detached_ms). */
+/* What could come between this keep and the next use, and make the session's end an earlier one?
+ * A connection of another node; one of this node only if it has closed since (detached_ms). */
 static void note_kept(struct engine *e, uint64_t asked_ms, const struct op *op, struct slice id)
 {
     struct session_name name = name_of(op->account, id);

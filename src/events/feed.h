@@ -16,7 +16,7 @@
 
 struct feed; /* fields live in feed.c */
 
-/* Somebody who wants to hear that there is news. `wake` is called on each append with the event
+/* A watcher wants to hear that there is news. `wake` is called on each append with the event
  * as it happened (borrowed), or NULL when something is missing; it must not change the feed.
  * One that needs the history reads it with feed_get() when it is ready to (back-pressure is the
  * watcher's). */
@@ -32,7 +32,7 @@ void feed_start_at(struct feed *f, uint64_t number);
 
 uint64_t feed_append(struct feed *f, const struct event *ev); /* copies; returns its number */
 /* The state was replaced: what comes does not follow what is here. Every number up to here is
- * gone, also for those who have read everything. */
+ * gone, also for watchers that have read everything. */
 void feed_gap(struct feed *f);
 /* Borrows event `seq`, valid until the next call of feed_get() or feed_append(): who, what,
  * where and when, without bodies and rows. seq < feed_next(). BELAY_ERR_GONE: dropped already,

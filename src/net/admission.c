@@ -1,4 +1,4 @@
-/* admission.c - the text that lets a new node in, and who is no member or not the one it says. */
+/* admission.c - the text that lets a new node in; strangers, and nodes under a wrong name. */
 #include "net/admission.h"
 
 #include "base/check.h"

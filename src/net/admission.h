@@ -38,8 +38,8 @@ void admission_sum(const char *secret, uint64_t ret[2]);
 
 /* It is no member, as far as anybody here has heard. It may have been added a moment ago. */
 bool admission_is_stranger(struct replica *o, const struct peer_hello *hello);
-/* Who proves who it is speaks for itself only, and a new member has been told its secret. True:
- * it is not that member, and why. */
+/* A node that proves its name speaks for itself only, and a new member knows its secret. True:
+ * the caller is not the member that it says; *ret_no says why. */
 bool admission_is_impostor(const struct replica *o, const struct peer_hello *hello,
                            struct peer_refusal *ret_no);
 #endif

@@ -15,8 +15,8 @@
 enum {
     BACKLOG = 64,
     LOOK_MS = 1000,
-    SAY_MS = 10000,                      /* between two lines about those who prove nothing */
-    HELLO_MS = 5000,                     /* who does not say who it is by then is nobody */
+    SAY_MS = 10000,  /* between two lines about callers that prove nothing */
+    HELLO_MS = 5000, /* a caller says which node it is by then, or is closed */
     HELLO_BYTES_MAX = 4 * PEER_TEXT_MAX, /* a hello is smaller */
     REFUSED_BYTES_MAX = 1 << 20,         /* what it may still send before it has read that */
 };
@@ -247,8 +247,8 @@ static void on_inlet_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
     }
 }
 
-/* Whoever fills the places of those who have not said who they are empties them himself: who
- * belongs here says it at once. */
+/* Callers that do not say which node they are can fill all places for such callers. So the oldest
+ * of them gives way: a real node says it at once. */
 static void make_room(struct peers *p)
 {
     struct inlet *oldest = NULL;
@@ -285,7 +285,7 @@ static void on_peer(uv_stream_t *listener, int status)
     make_room(p);
 }
 
-/* Who has said nothing, or was refused and does not go, is in the way. */
+/* Closes callers that have said nothing, and refused ones that do not close by themselves. */
 static void on_look(uv_timer_t *t)
 {
     struct peers *p = t->data;

@@ -3,7 +3,7 @@
  *   node A --one connection--> node B     what A says to B
  *   node A <--one connection-- node B     what B says to A; only a refusal takes the other one
  *
- * A frame is its length, its CRC32C and its bytes; the first one says who is speaking and to
+ * A frame is its length, its CRC32C and its bytes; the first one says which node speaks and to
  * which cluster. Lengths are checked before anything is kept, and bytes are kept as they come,
  * never by the length that is declared. What cannot be sent is dropped: Raft says it again.
  * Everything of one loop turn for one node leaves in one write. Of two connections of one node
@@ -26,8 +26,9 @@ enum {
     PEER_RETRY_MIN_MS = 20,
     PEER_RETRY_MAX_MS = 200, /* between two attempts to connect, however long a cut lasts */
     PEER_SILENCE_MS = 1000, /* a connection on which nothing is confirmed for so long is dead */
-    PEER_STEADY_MS = 500,   /* who would refuse us has done so by then */
-    PEER_STRANGERS_MAX = 64, /* connections that have not said yet who they are; one more, and
+    PEER_STEADY_MS = 500,   /* a node that refuses us has done so by then */
+    PEER_STRANGERS_MAX =
+        64, /* connections that have not said which node they are; one more, and
                                 the oldest of them is closed */
     PEER_TEXT_MAX = 256,
 };

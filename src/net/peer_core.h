@@ -1,5 +1,5 @@
-/* peer_core.h - the fields behind peer.h, for peer.c (who calls us) and peer_link.c (whom we
- * call). */
+/* peer_core.h - the fields behind peer.h, for peer.c (nodes that call us) and peer_link.c (nodes
+ * that we call). */
 #ifndef BELAY_NET_PEER_CORE_H
 #define BELAY_NET_PEER_CORE_H
 
@@ -19,7 +19,7 @@ enum {
 
 /* A connection that is being made, or the one in use. */
 struct attempt {
-    uv_tcp_t tcp; /* first: who closes it frees all of it */
+    uv_tcp_t tcp; /* first: closing it frees the whole struct */
     uv_connect_t connect;
     struct tls *tls;   /* NULL: plain text, or not connected yet */
     struct link *link; /* NULL: nobody waits for it any more */
@@ -49,7 +49,7 @@ struct link {
     bool wanted;
     uint64_t retry_ms, brief_ms, up_ms;
     uint64_t say_ms;      /* not before that the log says again how it stands */
-    uint64_t unproven_ms; /* or that it does not prove who it is */
+    uint64_t unproven_ms; /* or that it does not prove its name */
     uint64_t changes;     /* since it last did */
 };
 
@@ -60,7 +60,7 @@ struct inlet {
     struct peers *p;
     struct list all;
     struct buf in;
-    uint64_t node; /* 0: has not said who it is */
+    uint64_t node; /* 0: it has not said its number */
     uint64_t since_ms;
     size_t ignored; /* bytes since it was refused, with one added; 0: it was not */
 };
@@ -77,7 +77,7 @@ struct peers {
     struct inlet *inlets_in[NODE_PLACES]; /* the newest connection of a node there; or NULL */
     struct list inlets;                   /* oldest first */
     char *read_mem;
-    uint64_t unproven_ms; /* of those who call us */
+    uint64_t unproven_ms; /* of nodes that call us */
 };
 
 bool peer_is_loopback(const struct sockaddr *a);

@@ -21,7 +21,7 @@ enum {
     CONNECT_MS = 1000,    /* an attempt takes no longer than that */
     LOOKUP_MS = 2000,     /* a name is looked up again so long after */
     SAY_MS = 10000,       /* between two lines about one node */
-    BRIEF_MAX_MS = 500,   /* who closes a connection at once is called again so long after */
+    BRIEF_MAX_MS = 500,   /* a node that closes at once is called again so long after */
     WRITE_ENDS_MS = 1,    /* the last write of a closed connection is about to end */
 };
 
@@ -76,8 +76,8 @@ static void drop_attempts(struct link *l)
     l->n_attempts = 0;
 }
 
-/* The connection has ended. Who closes one soon after it was made may not want to hear us: then
- * the next one has more and more time. */
+/* The connection has ended. A node that closes one soon after it was made may not want to hear
+ * us: each next attempt then comes later. */
 static void drop_link(struct link *l)
 {
     if (!l->use)
@@ -203,7 +203,7 @@ static void end_attempt(struct link *l, struct attempt *a)
     drop_attempt(a);
 }
 
-/* False: it is not, or no longer, who it should be. */
+/* False: it is not, or no longer, the node that it should be. */
 static bool take_bytes(struct link *l, struct attempt *a, struct slice bytes)
 {
     if (!a->tls) {

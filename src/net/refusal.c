@@ -9,7 +9,7 @@
 
 enum {
     SAY_MS = 600000, /* the same is said again so seldom */
-    OVER_MS = 5000,  /* who is refused comes again twice a second: else it has gone */
+    OVER_MS = 5000,  /* a refused node comes twice a second; else it has gone */
 };
 
 static const struct refusal *find(const struct refusal by_place[NODE_PLACES], uint64_t node)

@@ -1,5 +1,5 @@
-/* refusal.h - who does not listen to whom, and why: told to operators, and proof for a node
- * that was removed. No sockets. */
+/* refusal.h - which node does not listen to which, and why: for operators, and as proof for a
+ * node that was removed. No sockets. */
 #ifndef BELAY_NET_REFUSAL_H
 #define BELAY_NET_REFUSAL_H
 
@@ -30,7 +30,7 @@ void refusal_of_us(struct refusals *r, uint64_t node, const struct peer_refusal 
 void refusal_clear(struct refusal by_place[NODE_PLACES], uint64_t node);
 
 /* One voice proves nothing: a node that came back may not know the newest members yet. But most
- * of those who vote, as far as this node knows, cannot all be wrong about what is committed. */
+ * of the voters that this node knows cannot all be wrong about what is committed. */
 bool refusal_proves_removed(const struct refusals *r, struct replica *o, uint64_t self);
 /* The same of another process that is this node now: what was committed, most have. */
 bool refusal_proves_over(const struct refusals *r, struct replica *o, uint64_t self);

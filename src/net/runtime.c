@@ -23,7 +23,7 @@ enum {
     LOOK_MS = 1000,
     STOP_POLL_MS = 10,
     BATCH_BYTES = 16 << 10, /* enough for a write */
-    KEPT_NS = 500000,       /* who has had the processor for so long is not about to ask */
+    KEPT_NS = 500000, /* a program that had the processor so long is no client about to ask */
     NO_YIELD_MS = 1000,
     JOIN_EVERY_MS = 5,
     JOIN_NS = 500000, /* at a time */
@@ -231,7 +231,7 @@ static bool may_speak(void *ctx, const struct peer_hello *hello, struct peer_ref
         return refuse(h, hello, "peer.removed", ret_no);
     }
     if (!replica_has_room(h->order, hello->node))
-        return false; /* this node does not know yet that who had the place is gone */
+        return false; /* as far as this node knows, another node still has the place */
     if (hello->groups != h->groups) {
         snprintf(ret_no->why, sizeof ret_no->why,
                  "it has %zu shards, this node %zu: the same --shards is needed on all nodes, "
@@ -293,8 +293,8 @@ static bool is_member(void *ctx, uint64_t node)
     return group_conf_find(&conf, node);
 }
 
-/* Connections follow the members. Who is none any more stops hearing and being heard; who is
- * none yet is answered as long as it calls. */
+/* Connections follow the members. A former member is no longer heard or spoken to; a future one
+ * is answered as long as it calls. */
 static void follow_members(struct runtime *h)
 {
     struct group_conf conf;
@@ -398,8 +398,9 @@ static void on_idle(uv_idle_t *i)
     (void)i;
 }
 
-/* Whoever shares the processor goes first: that may be who is about to ask. It may also be
- * somebody who only counts, and keeps it for milliseconds: then not again for a while. */
+/* Other programs get the processor first: one of them may be a client about to ask. It may also
+ * be a program that only computes, and keeps the processor for milliseconds: then this node does
+ * not yield again for a while. */
 static void let_others_go(struct runtime *h)
 {
     uint64_t now = uv_now(h->loop);
@@ -412,8 +413,8 @@ static void let_others_go(struct runtime *h)
 }
 
 /* A write costs the processor as much as twenty requests, whatever is in it. So as long as a
- * look at the sockets brings more for it, another look comes first: who was answered after the
- * last write asks again about now. But no longer than the last write took. True: it is time to
+ * look at the sockets brings more for it, another look comes first: clients that were answered
+ * after the last write ask again about now. But no longer than the last write took. True: it is time to
  * write and to send. */
 static bool write_when_quiet(struct runtime *h)
 {
@@ -539,7 +540,7 @@ bool runtime_start(struct runtime *h)
 
 /* --- stop --- */
 
-/* Who leaves hands over by itself, but may have to lead or vote once more. */
+/* A leaving node hands over by itself, but may have to lead or vote once more. */
 static bool is_needed(const struct runtime *h)
 {
     return replica_is_leaving(h->order) && !h->removed && !h->hurry;

@@ -68,10 +68,10 @@ void runtime_retire(struct runtime *h);
  * are closing and the loop may end. A node that is being removed votes until the others can do
  * without it. */
 bool runtime_stop(struct runtime *h);
-/* It is proven that this node is no member any more: by its own log, or by most of those who
- * vote as far as it knows. */
+/* It is proven that this node is no member any more: by its own log, or by most of the
+ * voters that it knows. */
 bool runtime_is_removed(const struct runtime *h);
-void runtime_hurry(struct runtime *h); /* runtime_stop() waits for nobody any more */
+void runtime_hurry(struct runtime *h); /* runtime_stop() does not wait for others any more */
 void runtime_close(struct runtime *h); /* after engine_close(); NULL is allowed */
 
 /* Reads the files of TLS again; connections that there are go on. */

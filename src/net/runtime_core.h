@@ -54,7 +54,7 @@ struct runtime {
  * joins waits here until a member calls it. */
 BELAY_MUST_CHECK enum belay_err
 runtime_open_order(struct runtime *h, const struct replica_env *env, struct order **ret_order);
-/* Somebody called who is not listened to: said at most once in 10 s. */
+/* Logs a caller that is not listened to, at most once in 10 s. */
 void runtime_say_stranger(struct runtime *h, const struct peer_hello *hello, const char *event,
                           const char *what);
 #endif

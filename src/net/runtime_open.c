@@ -89,7 +89,7 @@ static bool plan(struct runtime *h, struct replica_config *oc)
     return true;
 }
 
-/* --- joining: who has nothing yet must first be told what the cluster is --- */
+/* --- joining: a new node must first be told what the cluster is --- */
 
 static bool on_caller(void *ctx, const struct peer_hello *hello, struct peer_refusal *ret_no)
 {

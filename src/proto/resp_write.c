@@ -75,7 +75,7 @@ static void put_int(struct buf *out, int64_t v)
     put_head(out, '-', 0 - (uint64_t)v);
 }
 
-/* A line cannot hold control bytes: whoever chose the text must not end it early. */
+/* A line cannot hold control bytes: a client's text must not end it early. */
 static void put_line(struct buf *out, struct slice s)
 {
     if (!buf_reserve(out, s.len + 2))

@@ -82,7 +82,7 @@ void inspect_plan(struct inspection *in)
     for (size_t k = 0; k < p->n_groups; k++) {
         const struct saved *s = find_snapshot(p, p->kept, k);
         if (s && p->kept->groups[k].log.n == 0 && !is_quiet(p, p->kept, s))
-            in->lost_more = true; /* who knows what was behind it */
+            in->lost_more = true; /* nothing says what was behind it */
     }
 }
 

@@ -479,7 +479,7 @@ static void remove_half_made(void *ctx, const char *name)
         (void)unlinkat(f->dir, name, 0);
 }
 
-/* Whoever may write into it could put a link in the place of a file; whoever may change a link
+/* A user who may write into it could put a link in the place of a file; one who may change a link
  * could put another directory in the place of this one. */
 static bool is_private(const char *path)
 {

@@ -17,8 +17,8 @@
  * the first file goes.
  *
  * A journal keeps a reserve of JOURNAL_RESERVE segments on the disk. When there is no space for
- * the next segment the reserve becomes it, and the journal is full: it goes on, but whoever
- * writes to it should write only what must be written, until there is a reserve again.
+ * the next segment the reserve becomes it, and the journal is full: it goes on, but its
+ * caller should write only what must be written, until there is a reserve again.
  *
  * Not thread safe, but for journal_job_run(), which may run on another thread. */
 #ifndef BELAY_STORAGE_JOURNAL_H
@@ -42,7 +42,7 @@ enum {
 enum journal_kind {
     JOURNAL_NONE,
     JOURNAL_ENTRY,    /* replaces everything at and behind its index */
-    JOURNAL_VOTE,     /* term = current term, index = whom this node voted for in it */
+    JOURNAL_VOTE,     /* term = current term, index = the node that this one voted for */
     JOURNAL_SNAPSHOT, /* a file holds the state up to index; data: the file's name */
     JOURNAL_INSTALL,  /* as SNAPSHOT, and the entries this node had are void */
     JOURNAL_END,      /* the segment is full, the next one exists */
@@ -82,7 +82,7 @@ BELAY_MUST_CHECK enum belay_err journal_open(const struct journal_config *config
 void journal_close(struct journal *j); /* NULL is allowed; writes nothing */
 const char *journal_problem(void);     /* of the last failed journal_open() on this thread */
 
-/* One segment by itself, whatever is around it: for who looks at a damaged directory. */
+/* One segment by itself, whatever is around it: to look at a damaged directory. */
 struct journal_scan {
     uint64_t number;
     uint64_t size;        /* that it was made with, as far as one can tell; 0: one cannot */

@@ -172,7 +172,7 @@ static bool is_token(const char *id)
     return strlen(id) == 16 && strspn(id, "0123456789abcdef") == 16;
 }
 
-/* For whom a client stands. */
+/* The token that a client's certificate stands for. */
 static enum belay_err token_of(const struct cert_wish *wish, char text[TEXT_MAX])
 {
     text[0] = '\0';

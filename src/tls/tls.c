@@ -412,7 +412,7 @@ const char *tls_problem(const struct tls *t)
     return t->problem;
 }
 
-/* What OpenSSL calls it, and what it means for who reads it. */
+/* What OpenSSL calls it, and what it means for a reader. */
 static const char *explain(const char *reason)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* tls.h - TLS between memory buffers: who it is, and bytes that nobody else can read.
+/* tls.h - TLS between memory buffers: proof of identity, and bytes that no other can read.
  *
  *   socket --tls_feed()--> tls --tls_read()--> plain bytes
  *   socket <--tls_drain()-- tls <--tls_write()-- plain bytes
