@@ -63,6 +63,8 @@ mutant "renewing does not clear overdue" $m/request.c 's/(h->ttl_ms = \(uint32_t
 mutant "a new reader does not restart the quiet time of a timed waiter" $m/lock.c 's/l->more->quiet_from_ms = m->now_ms;/;/'
 mutant "a step serves a line beyond its share" $m/line.c 's/m->line_units == 0/false/'
 mutant "who is behind the share of a step is forgotten" $m/line.c 's/if \(used_up && w->end.at > m->now_ms\)\s*heap_set/if (false)\n        heap_set/'
+mutant "a walk goes on behind the upgrade's late ticket" $m/line.c 's/!v->upgrade && //'
+mutant "a turn that is due is lost when its end is moved" $m/line.c 's/m->level >= LEVEL_PARTS && over\(&w->end, m->now_ms\)\)\s*lock_touch/false)\n        lock_touch/'
 mutant "an upgrade joins the end of the line" $m/line.c 's/list_push_front\(&l->more->waits, &w->in_lock\);/list_push_back(&l->more->waits, &w->in_lock);/'
 mutant "a deadlock is not looked for" $m/deadlock.c 's/who_same\(holder, w->origin\) \|\| //'
 mutant "a lost hold leaves its upgrade waiting" $m/lock.c 's/if \(upgrade\)\s*wait_end/if (false)\n        wait_end/'

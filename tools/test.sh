@@ -21,7 +21,10 @@ count() {
     if [ "$rc" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
     if [ $((ok + bad)) -eq 0 ]; then bad=1; echo "$name: no test ran"; fi
     passed=$((passed + ok)) failed=$((failed + bad))
-    if [ "$bad" -ne 0 ]; then tail -n 200 "$log"; fi
+    if [ "$bad" -ne 0 ]; then # its seeds and its failures first: the end of a log may not hold them
+        grep -E '^[[:space:]]*not ok|_SEED=' "$log" | head -n 20
+        tail -n 200 "$log"
+    fi
     printf '%-44s %5d ok %3d not ok %4ds\n' "$name" "$ok" "$bad" "$4"
     [ "$bad" -eq 0 ]
 }

@@ -74,6 +74,14 @@ void wait_arm(struct machine *m, struct wait *w)
     heap_set(&m->ends, &w->end, at);
 }
 
+/* A turn that is due would serve the line. Before the end of `w` is moved, the line is touched
+ * instead: no wake-up is lost. */
+static void keep_turn(struct machine *m, struct wait *w)
+{
+    if (m->level >= LEVEL_PARTS && over(&w->end, m->now_ms))
+        lock_touch(m, w->lock);
+}
+
 void wait_set_body(struct wait *w, const struct op *op)
 {
     BELAY_CHECK(op->body.len <= LIMIT_BODY_BYTES);
@@ -184,6 +192,7 @@ void wait_ask(struct machine *m, struct wait *w, const struct op *op)
         w->receipt->wait = w;
     }
     wait_set_body(w, op);
+    keep_turn(m, w);
     wait_arm(m, w);
 }
 
@@ -310,6 +319,7 @@ void wait_away(struct machine *m, struct wait *w, uint64_t since_ms)
     w->away = w->deadline_ms <= until ? AWAY : AWAY_CUT;
     w->deadline_ms = w->away == AWAY ? w->deadline_ms : until;
     BELAY_CHECK(w->deadline_ms <= until);
+    keep_turn(m, w);
     wait_arm(m, w);
 }
 
@@ -463,8 +473,9 @@ struct line_walk {
     size_t dead, passed;
 };
 
-/* The next one behind `w`. Who is exclusive and may be passed cannot go any more behind another
- * one who cannot: then only the others are looked at. */
+/* The next wait behind `w`. Once a wait was passed, no other exclusive wait that may be passed can
+ * be granted: then only the others are looked at. The upgrade has a late ticket and stands first,
+ * so it is never behind another wait. */
 static struct wait *next_behind(const struct line_walk *k, const struct wait *w)
 {
     const struct more *more = k->l->more;
@@ -475,7 +486,7 @@ static struct wait *next_behind(const struct line_walk *k, const struct wait *w)
     struct list *next = list_empty(&w->in_barring) ? more->barring.next : w->in_barring.next;
     for (; next != &more->barring; next = next->next) {
         struct wait *v = list_item(next, struct wait, in_barring);
-        if (v->end.seq > w->end.seq)
+        if (!v->upgrade && v->end.seq > w->end.seq)
             return v;
     }
     return NULL;

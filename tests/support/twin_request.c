@@ -84,7 +84,7 @@ static void ask(struct twin *t, struct t_wait *w, const struct op *op)
     w->grace = op->grace_ms;
     w->delay = op->delay_ms;
     w->end = t->now + op->wait_ms;
-    if (w->away || moved || twin_was_quiet(t, w))
+    if (w->away || moved || twin_was_quiet(t, w) || w->look <= t->now)
         twin_touch(t, w->lock);
     w->away = AWAY_NOT;
     w->sets_body = op->flags & OP_SET_BODY;
@@ -133,6 +133,7 @@ static struct t_wait *join(struct twin *t, struct t_lock *l, const struct op *op
                          .of = op->of,
                          .ticket = ++t->last,
                          .since = t->now,
+                         .look = UINT64_MAX,
                          .quiet = op->quiet_ms};
     ask(t, w, op);
     return w;
@@ -439,14 +440,15 @@ static void break_lock(struct twin *t, const struct t_space *s, const struct op 
     twin_answer(t, op, EVENT_BROKEN, fx)->count = n;
 }
 
-static void go_away(const struct twin *t, struct t_wait *w, uint64_t since)
+static void go_away(struct twin *t, struct t_wait *w, uint64_t since)
 {
-    if (!w->away && w->end <= since + RECEIPT_RETURN_MS) {
-        w->away = AWAY;
-    } else if (!w->away) {
-        w->away = AWAY_CUT;
+    if (w->away)
+        return;
+    if (w->look <= t->now) /* its turn would have served the line */
+        twin_touch(t, w->lock);
+    w->away = w->end <= since + RECEIPT_RETURN_MS ? AWAY : AWAY_CUT;
+    if (w->away == AWAY_CUT)
         w->end = since + RECEIPT_RETURN_MS;
-    }
     twin_plan_look(t, w);
 }
 

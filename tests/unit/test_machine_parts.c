@@ -8,6 +8,9 @@
 
 #include <cmocka.h>
 
+#define NODE_1                                                                                 \
+    "72057594037927937" /* an asker of node 1, and node 1 itself: 1 << 56, and a number */
+
 enum { GRANTS = MACHINE_EXPIRE_BATCH / 4 }; /* in one step */
 
 /* Ticks until nothing is due; how many were granted in them, by ticket and in small parts. */
@@ -104,9 +107,9 @@ static void a_part_may_begin_with_one_who_is_passed_over(void **state)
     play(&p, "0 acquire a ann ttl=10");
     play(&p, "0 acquire a next ttl=100 wait=500");
     play(&p, "0 acquire db ann ttl=10");
-    play(&p, "0 acquire db bob ttl=100 wait=10 asker=72057594037927937"); /* of node 1 */
+    play(&p, "0 acquire db bob ttl=100 wait=10 asker=" NODE_1);
     play(&p, "0 acquire db cy ttl=100 wait=500");
-    play(&p, "1 node away target=72057594037927936");
+    play(&p, "1 node away target=" NODE_1);
     play(&p, "10 tick");
     assert_int_equal(script_count(&p, EVENT_EXPIRED), 2);
     assert_int_equal(script_count(&p, EVENT_GRANTED), 1); /* that was the part of this step */
@@ -116,6 +119,61 @@ static void a_part_may_begin_with_one_who_is_passed_over(void **state)
     assert_int_equal(script_count(&p, EVENT_TIMEOUT), 1);
     assert_int_equal(script_count(&p, EVENT_GRANTED), 1);
     script_done(&p);
+}
+
+/* The upgrade stands first with a late ticket. A walk that leaves it out because its node is silent,
+ * and then passes a soft writer, goes on behind that writer, and not behind the upgrade's ticket. */
+static void a_silent_upgrade_lets_nobody_pass_a_writer(void **state)
+{
+    (void)state;
+    struct script p;
+    script_open(&p);
+    play(&p, "0 acquire db ann shared ttl=1000");
+    play(&p, "0 acquire db bob shared ttl=1000");
+    play(&p, "0 acquire db writer soft ttl=1000 wait=500");
+    play(&p, "0 acquire db hard ttl=1000 wait=500");
+    play(&p, "0 convert db #1 exclusive wait=500 asker=" NODE_1);
+    play(&p, "0 acquire db late shared ttl=1000 wait=500");
+    play(&p, "1 node away target=" NODE_1);
+    assert_int_equal(script_count(&p, EVENT_GRANTED), 0);
+    script_store(&p);
+    play(&p, "2 release db bob");
+    assert_int_equal(script_count(&p, EVENT_GRANTED), 0);
+    assert_int_equal(play(&p, "2 show db")->locks->waiters_total, 4);
+    script_done(&p);
+}
+
+/* The turn of the first one whose part has not come is due. Who waits there asks again or goes away
+ * before that turn comes, because older ends come first: the line goes on all the same. */
+static void a_turn_that_is_due_is_not_lost(void **state)
+{
+    (void)state;
+    const char *const moves[] = {"10 acquire db two soft ttl=1000 wait=600",
+                                 "10 cancel db away target=77 owner=two request=r"};
+    for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
+        struct script p;
+        script_open(&p);
+        machine_set_batch(p.m, 2);
+        for (int k = 0; k < 8; k++)
+            play(&p, "0 acquire old%d ann ttl=5", k);
+        play(&p, "0 acquire db ann ttl=1000");
+        play(&p, "0 acquire db dying shared ttl=1000 wait=8");
+        play(&p, "0 acquire db dead shared ttl=1000 wait=8");
+        play(&p, "0 acquire db two soft ttl=1000 wait=500 asker=77 request=r");
+        play(&p, "0 acquire db three shared ttl=1000 wait=500");
+        play(&p, "10 release db ann");
+        assert_int_equal(script_count(&p, EVENT_TIMEOUT),
+                         2); /* that was the part of this step */
+        play(&p, "%s", moves[i]);
+        script_store(&p);
+        play(&p, "11 tick");
+        play(&p, "11 tick");
+        play(&p, "11 tick");
+        play(&p, "11 tick");
+        assert_int_equal(play(&p, "11 show db")->locks->waiters_total,
+                         1); /* one of them has it */
+        script_done(&p);
+    }
 }
 
 /* Readers who come do not set the clocks of all who wait for quiet; these see it by themselves. */
@@ -174,6 +232,8 @@ int main(void)
         cmocka_unit_test(many_lines_are_served_in_parts),
         cmocka_unit_test(those_who_may_be_passed_are_not_walked_over),
         cmocka_unit_test(a_part_may_begin_with_one_who_is_passed_over),
+        cmocka_unit_test(a_silent_upgrade_lets_nobody_pass_a_writer),
+        cmocka_unit_test(a_turn_that_is_due_is_not_lost),
         cmocka_unit_test(who_waits_for_quiet_is_not_told_of_every_reader),
         cmocka_unit_test(a_namespace_with_one_long_line_goes_in_parts),
     };
