@@ -210,7 +210,7 @@ void account_left(struct machine *m, const struct account *a)
         m->accounts_left = true;
 }
 
-/* Who has no account is in this one. */
+/* A client without an account is in this one. */
 static bool stays(const struct account *a)
 {
     return slice_eq(account_name(a), SLICE("default"));

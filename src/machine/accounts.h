@@ -91,7 +91,7 @@ bool token_refuses(const struct machine *m, const struct op *op, struct effects 
 /* It names what another token took, with the right to break: that is for the audit log. */
 bool token_overrides(const struct machine *m, const struct op *op);
 bool token_guards(const struct machine *m, const struct op *op, struct effects *fx);
-/* May it be used by whoever asks? Its id is no secret: whoever may read a lock is shown it. */
+/* May the client use this session? Its id is no secret: every reader of a lock sees it. */
 bool token_owns_session(const struct op *op, const struct session *s);
 bool token_is_foreign(uint64_t asks, uint64_t took);
 #endif

@@ -36,8 +36,9 @@ static bool cancels_owner(const struct machine *m, const struct op *op, struct w
     return any_session || slice_eq(op->session, session_id(who.session));
 }
 
-/* Whoever does not stay is forgotten when it has been told "queued": a number that came again
- * could be that of an earlier place. Whoever stays is known as long as its wait. */
+/* The number of an asker that does not stay is forgotten once the asker was told "queued": a
+ * number that came again could be that of an earlier place. An asker that stays is known as long
+ * as its wait. */
 static bool cancels_wait(const struct machine *m, const struct op *op, const struct wait *w)
 {
     if (!cancel_is_for(m, op, w->asker) ||
@@ -84,8 +85,8 @@ static void free_called_off(struct machine *m, struct hold *h, const struct op *
     receipt_cancel(m, op);
 }
 
-/* Who asked for a lock has one place here, which is looked up. Who wanted to convert waits at
- * the head, or got it, and then nobody else holds the lock. */
+/* The owner of an ACQUIRE has one place here, which is looked up. The owner of a CONVERT waits at
+ * the head, or got what it asked for, and then nobody else holds the lock. */
 static void cancel_named(struct machine *m, struct lock *l, const struct op *op,
                          struct effects *fx)
 {
@@ -180,11 +181,11 @@ static void cancel_parked(struct machine *m, struct parked *p, uint64_t since_ms
         parked_remove(m, p);
 }
 
-/* A node's earlier runs are over: whoever waited there is gone, and so are the connections that
- * sessions were attached to. What they hold stays, for the answer may have reached them, and a
- * session lives for the rest of its TTL: its client may attach it elsewhere. Requests with an
- * id have had time to come back since the node fell silent. By ticket, for the heap has no
- * order of its own. */
+/* A node's earlier runs are over: the clients that waited there are gone, and so are the
+ * connections that sessions were attached to. What they hold stays, because the answer may have
+ * reached them. A session lives for the rest of its TTL: its client may attach it elsewhere.
+ * Requests with an id have had time to come back since the node fell silent. By ticket, for the
+ * heap has no order of its own. */
 static void cancel_runs(struct machine *m, uint64_t live, struct effects *fx)
 {
     size_t n = 0;

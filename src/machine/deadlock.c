@@ -2,9 +2,9 @@
  *
  * A search over "waits for": from the lock that is wanted to its holders, from a holder to the
  * locks it waits for, and so on; when it comes back to the one who asks, that is the cycle.
- * Breadth first, so that it is a shortest one: holders by fence, waits by ticket. Whoever waits
- * and whatever is waited for is looked at once, and the number of edges is bounded: so is the
- * time, whatever the length of a cycle. Semaphores are left out: a permit may come from
+ * Breadth first, so that it is a shortest one: holders by fence, waits by ticket. Each
+ * waiter and each lock is looked at once, and the number of edges is bounded: so is the time,
+ * whatever the length of a cycle. Semaphores are left out: a permit may come from
  * anybody. */
 #include "machine/deadlock.h"
 #include "base/check.h"

@@ -22,7 +22,7 @@ enum {
     LEVEL_ACCOUNTS = 1,    /* accounts and tokens may be made: every member knows these ops */
     LEVEL_LONG_CYCLES = 1, /* a deadlock is found whatever its length */
     LEVEL_PLACES = 1,      /* members with numbers above 127 (raft/place.h) */
-    LEVEL_SILENCE = 1,     /* whoever waits at a node that is not heard is passed over */
+    LEVEL_SILENCE = 1,     /* clients that wait at a silent node are passed over */
     LEVEL_BOUNDED = 1,     /* what a transaction looks at is counted, and limited */
     LEVEL_PARTS = 2, /* a long line, and many lines, are served in several steps (line.c) */
     LEVEL_NEWEST = LEVEL_PARTS,

@@ -430,8 +430,9 @@ void wait_end_if_dead(struct machine *m, struct wait *w, struct effects *fx)
         remove_dead(m, w, fx);
 }
 
-/* Whoever waits at a node that is not heard keeps its place, and the line goes on without it. A
- * line with more of them in it waits until they leave: a step does bounded work (I23). */
+/* A client that waits at a silent node keeps its place, and the line goes on without it. At most
+ * so many are passed over, because a step does bounded work (I23): a line with more of them waits
+ * until they leave. */
 enum { LINE_PASS_MAX = 4096 };
 
 const struct wait *line_first(const struct machine *m, const struct lock *l)
@@ -469,7 +470,7 @@ bool line_bars(const struct machine *m, const struct lock *l, bool is_shared)
 struct line_walk {
     struct machine *m;
     struct lock *l;
-    bool only_shared; /* one who may be passed is passed: the others may only share */
+    bool only_shared; /* a wait was passed: behind it only shared ones are granted */
     size_t dead, passed;
 };
 

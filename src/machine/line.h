@@ -26,8 +26,8 @@ struct event *wait_news(const struct machine *m, const struct wait *w, enum even
 /* The wait is gone afterwards and its asker answered; its line is touched. */
 void wait_end(struct machine *m, struct wait *w, enum event_kind kind, enum reason reason,
               struct effects *fx);
-/* Units of work that it took. A look is dear: it takes a far way in the heap, twice. So is a
- * grant: somebody is told. */
+/* Units of work that it took. A look costs more: it moves far in the heap, twice. So does a
+ * grant: a client is told. */
 enum { WAIT_LOOK_UNITS = 8, LINE_GRANT_UNITS = 4 };
 uint64_t wait_expire(struct machine *m, struct wait *w, struct effects *fx);
 /* Over, and its own turn to be worked off has not come yet: then it comes now. */

@@ -231,7 +231,7 @@ void hold_place(struct machine *m, struct hold *h)
     lock_changed(m, h->lock);
 }
 
-/* A shared holder has come: whoever waits for quiet begins to wait anew. */
+/* A shared holder has come: the waits for quiet begin anew. */
 static void disturb(struct machine *m, struct lock *l)
 {
     if (!l->more || l->more->n_timed == 0)
@@ -241,7 +241,7 @@ static void disturb(struct machine *m, struct lock *l)
         return;
     }
     if (l->more->disturbed == m->now_ms + 1)
-        return; /* whoever has come in this very moment has not been quiet for longer */
+        return; /* the waits of this very moment have not been quiet for longer */
     l->more->disturbed = m->now_ms + 1;
     BELAY_CHECK(l->capacity == CAPACITY_RW && l->more->n_timed <= l->more->n_waits);
     list_each (it, &l->more->waits) {

@@ -10,7 +10,7 @@ struct lock *lock_get(struct machine *m, struct space *s, struct slice name); /*
 struct lock *lock_locate(const struct machine *m, const struct space *s, struct slice name,
                          uint64_t *ret_hash);
 struct lock *lock_make(struct machine *m, struct space *s, struct slice name, uint64_t hash);
-void lock_drop_if_idle(struct machine *m, struct lock *l); /* frees what nobody needs */
+void lock_drop_if_idle(struct machine *m, struct lock *l); /* frees what is not needed */
 void lock_free(struct machine *m, struct lock *l);
 struct more *lock_more(struct lock *l);
 void lock_set_body(struct lock *l, struct slice body);

@@ -83,7 +83,7 @@ struct machine_counts {
 };
 void machine_counts(const struct machine *m, struct machine_counts *ret);
 
-/* Whoever stands in a line or has a transaction that waits, in no order that means anything. */
+/* All that stand in a line or have a waiting transaction, in no particular order. */
 void machine_each_waiting(const struct machine *m, void (*each)(void *ctx, uint64_t asker),
                           void *ctx);
 
@@ -122,7 +122,7 @@ size_t machine_accounts(const struct machine *m); /* places, also of those that 
 bool machine_account_at(const struct machine *m, size_t i, struct account_row *ret);
 void machine_add_account(const struct machine *m, struct account_row *row);
 
-/* Must whoever asks have a token? */
+/* Must a client have a token? */
 bool machine_closed(const struct machine *m);
 /* Of an OP_LOGIN: is it the secret of a token that counts at op->wall_ms? In about the same
  * time for every answer. The row borrows from `fx`. */
@@ -134,7 +134,7 @@ struct machine_token {
     uint64_t number, used_ms;
     struct slice account, rules;
 };
-/* The newest generation of a token, for who has proven by a certificate to be it; 0: the
+/* The newest generation of a token, for a client whose certificate names that token; 0: the
  * account has no such token. */
 uint64_t machine_token_generation(const struct machine *m, struct slice account,
                                   struct slice id);

@@ -2,7 +2,7 @@
  *
  *   heard --OP_NODE with OP_AWAY: node_note()--> silent --OP_NODE, or a new run--> heard
  *
- * A client that waits is known by the number of its node. When whoever leads does not hear that
+ * A client that waits is known by the number of its node. When the leader does not hear that
  * node, the client may be dead as well: a lock given to it would be held by nobody for a whole
  * TTL. So it keeps its place and is passed over, and when the node is heard again, it is next.
  * The leader says so by an op (raft/replica_run.c), in order like everything else. Places that

@@ -1,6 +1,6 @@
 /* numbers.c - the numbers that stand on disk and on the wire. The lists they come from are
- * written for readers, and a compiler counts them: whoever reorders a list, or puts a line in
- * its middle, is stopped here. A new line at the end gets a new line here. */
+ * written for readers, and a compiler counts them: a change that reorders a list, or puts a
+ * line in its middle, does not build here. A new line at the end gets a new line here. */
 #include "machine/op.h"
 #include "machine/state.h"
 

@@ -67,7 +67,7 @@ enum {
     LIMIT_TOKENS = 1000, /* of one account */
     LIMIT_EMAIL_BYTES = 254,
     LIMIT_FULL_NAME_BYTES = 128,
-    LIMIT_REASON_BYTES = 256, /* of a break, in the words of who breaks */
+    LIMIT_REASON_BYTES = 256, /* of a break, as its caller gave it */
     ACCOUNT_ID_BYTES = 16,
     LIMIT_OVERLAP_MS = 7 * 24 * 3600 * 1000, /* both secrets of a token count so long */
     TTL_DEFAULT_MS = 30000,
@@ -137,7 +137,7 @@ enum op_flag {
     OP_FORCE = 2,     /* NAMESPACE_DELETE: although it is in use */
     OP_SET_BODY = 4,  /* ACQUIRE: `body` is given (perhaps empty) */
     OP_WANT_LOCK = 8, /* the answer shall carry the lock as it then is */
-    OP_ANYONE = 16, /* RELEASE, RENEW: whoever holds it, no fence or owner asked (Redis door) */
+    OP_ANYONE = 16,   /* RELEASE, RENEW: any holder, by no fence or owner (Redis door) */
     OP_SET_TEXT = 32, /* NAMESPACE_UPDATE: `text` is given */
     OP_FRESH = 64,    /* ACQUIRE: a holder that asks again is refused, held (Redis SET NX) */
     OP_ADD_TTL = 128, /* RENEW: ttl_ms more than what remains (Redis door) */
@@ -187,7 +187,7 @@ enum op_flag {
     X(u64, of)                                                                                 \
     X(u64, linger_ms)                                                                          \
     X(u64, limit)     /* LIST: rows */                                                         \
-    X(u64, target)    /* whom or what it is about: see above */                                \
+    X(u64, target)    /* what it is about: see above */                                        \
     X(names, more)    /* more names, all or none; KEEPALIVE: session ids */                    \
     X(bytes, program) /* TXN: machine/program.h, or empty: a ping; MESSAGES: messages */       \
     X(bytes, request) /* its id: sent again, it is the same request (receipt.h) */             \
@@ -251,7 +251,7 @@ void op_encode(const struct op *op, struct buf *out);
 BELAY_MUST_CHECK enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op);
 
 /* Is every size, number and combination within its bounds? The machine takes nothing else:
- * whoever makes an op or takes one from foreign bytes asks first. BELAY_ERR_RANGE or
+ * code that makes an op or decodes one from foreign bytes asks here first. BELAY_ERR_RANGE or
  * BELAY_ERR_SYNTAX with *ret_what a static text for the client. */
 BELAY_MUST_CHECK enum belay_err op_validate(const struct op *op, const char **ret_what);
 #endif

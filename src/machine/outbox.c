@@ -9,8 +9,8 @@
  * concerns two is decided in one, and in the same step a message to the other is written into
  * the state. Messages to a group are numbered. They are kept until it is known (TAKEN) that the
  * other one has them; it remembers the last number it took, so one that comes again does
- * nothing. Whoever leads the group carries them (engine/router.c), as often as it takes: what
- * was decided here happens there, once, whatever crashes in between. */
+ * nothing. The leader of the group carries them (engine/router.c), as often as needed: what was
+ * decided here happens there, once, whatever crashes in between. */
 #include "machine/outbox.h"
 
 #include "base/check.h"
@@ -179,8 +179,8 @@ enum belay_err outbox_check(struct slice messages, const char **ret_what)
     return sound ? BELAY_OK : BELAY_ERR_SYNTAX;
 }
 
-/* Group 0 hears what became of namespaces and sessions, a shard all the rest. What somebody has
- * made up would leave a state that no snapshot may have. */
+/* Group 0 hears what became of namespaces and sessions, a shard all the rest. A forged
+ * message would leave a state that no snapshot may have. */
 static bool is_for(const struct machine *m, const struct op *message)
 {
     bool home = message->kind == OP_NAMESPACE_DELETE || message->kind == OP_SESSION_ENROL;

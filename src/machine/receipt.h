@@ -1,17 +1,17 @@
 /* receipt.h - a request with an id takes effect once, however often it is sent.
  *
  *   (account, id) -> open:      it waits, in a line or parked; sent again it stands where it
- *                               stood, and the answer goes to the one who asked last
+ *                               stood, and the answer goes to the connection that asked last
  *                 -> answered:  sent again it is not carried out, it gets the same answer
  *
  * An answer is kept for RECEIPT_MS of the machine's time; when there are LIMIT_RECEIPTS of them
  * or LIMIT_RECEIPT_BYTES in them, the oldest go first. Open ones go with what waits. Answers
  * are small facts; one above RECEIPT_ANSWER_BYTES (much selected by a transaction) is kept
- * without its rows, and whoever asks again is told so.
+ * without its rows, and a repeated request is told so.
  *
  * Another request under the same id is refused: a hash of everything it asks for is compared.
- * When a node starts again, whoever waited there and has an id keeps the place for
- * RECEIPT_RETURN_MS: until then it may ask again, here or at another node.
+ * When a node starts again, a request that waited there and has an id keeps its place for
+ * RECEIPT_RETURN_MS: until then it may come again, here or at another node.
  *
  * For the files of this folder only. */
 #ifndef BELAY_MACHINE_RECEIPT_H

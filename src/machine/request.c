@@ -320,7 +320,7 @@ static void acquire_one(struct machine *m, struct space *s, const struct op *op,
     }
 }
 
-/* Several names, without waiting: all or none. All grants are of one asker, who may be called
+/* Several names, without waiting: all or none. All grants are of one asker, which may be called
  * off; the last one carries the answer. */
 static void acquire_all(struct machine *m, struct space *s, const struct op *op,
                         struct session *session, struct effects *fx)

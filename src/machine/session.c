@@ -100,7 +100,7 @@ void session_free(struct machine *m, struct session *s)
 }
 
 /* Nodes that had a session kept a moment ago use it in shards without asking again
- * (engine/router.c), and whoever uses it counts on its whole time to live from then on. So with
+ * (engine/router.c), and its user counts on the whole time to live from then on. So with
  * several groups it is kept for a quarter longer. */
 void session_keep(struct machine *m, struct session *s)
 {
@@ -112,9 +112,9 @@ void session_keep(struct machine *m, struct session *s)
         old_guest_used(m, s);
 }
 
-/* By whoever may use it in a shard without asking again, wherever that is: then no connection
- * that closes makes its end an earlier one. The node of the connection it is attached to knows
- * when that closes. */
+/* Keeps it for every node that may use it in a shard without asking again: a connection that
+ * closes then does not make it end earlier. The node of the connection that it is attached to
+ * knows when that closes. */
 static void keep_for_all(struct machine *m, struct session *s)
 {
     session_keep(m, s);

@@ -7,8 +7,8 @@
  *   machine -> session -> its holds, waits, records, parked
  *   machine -> receipts of requests that have an id (receipt.h)
  *
- * A million locks are mostly held by one and waited for by nobody: what such a lock does not
- * need is in `more`. Everything with an end is in the heap `ends`; its tie-break number is the
+ * Most of a million locks have one holder and no waiter: what such a lock does not need is in
+ * `more`. Everything with an end is in the heap `ends`; its tie-break number is the
  * fence, ticket or session number, so the order of ends does not depend on how the heap grew.
  */
 #ifndef BELAY_MACHINE_STATE_H
@@ -143,12 +143,12 @@ struct hold {
 
 /* A node at whose connections somebody waits. */
 struct node {
-    struct list waits, parked; /* of those who stay there, in no order that means anything */
-    bool silent;               /* whoever leads does not hear it: they are passed over */
+    struct list waits, parked; /* of the clients that stay there, in no particular order */
+    bool silent;               /* the leader does not hear it: they are passed over */
     uint64_t silent_ms;        /* since when */
 };
 
-struct waiter { /* somebody who waits for something, or for many things */
+struct waiter { /* a client that waits for one thing, or for many */
     struct map_node by_who;
     struct list waits; /* by ticket; never empty */
     uint64_t searched; /* by the search of that number: deadlock.c; not part of the state */
@@ -299,7 +299,7 @@ struct machine {
     struct map tokens, tokens_by_id;
     struct list token_list;
     uint64_t last_token; /* group 0: the number of the last one that was made */
-    bool closed;         /* whoever asks must have a token */
+    bool closed;         /* clients must have a token */
     bool accounts_left;  /* a deleted account has nothing left */
     struct map sessions;
     struct list session_list; /* by number */
@@ -348,7 +348,7 @@ static inline struct slice wait_owner(const struct wait *w)
     return slice_of(w->owner, w->owner_len);
 }
 
-/* Who is told what comes of it. One who does not stay was told "queued", and nobody hears more:
+/* The asker that is told the outcome. One that does not stay was told "queued" and hears no more:
  * its number is not known any more where it asked. */
 static inline uint64_t wait_stays(const struct wait *w)
 {

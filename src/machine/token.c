@@ -330,7 +330,7 @@ static struct token *token_named(const struct machine *m, const struct op *op,
 }
 
 /* A message to a shard names a token by its number and has no sum. token_check() lets it pass,
- * and who asks group 0 must not look like one. */
+ * so a request to group 0 must not look like one. */
 static bool brings_sum(const struct op *op, struct effects *fx)
 {
     BELAY_CHECK(op->kind != OP_TOKEN_REVOKE && op->kind != OP_TOKEN_USED);
@@ -399,7 +399,7 @@ void token_init(struct machine *m, const struct op *op, struct effects *fx)
     token_make(m, a, op, fx);
 }
 
-/* The way back for who has lost every token: the next AUTH_INIT makes a new one. The others
+/* The way back when every token is lost: the next AUTH_INIT makes a new one. The others
  * stay, and count again from then on. */
 void token_reset(struct machine *m, const struct op *op, struct effects *fx)
 {

@@ -630,7 +630,7 @@ static struct event *refuse(struct eval *e, uint64_t asker)
     return ev;
 }
 
-/* Makes the outcome true and tells it to the one who asked. */
+/* Makes the outcome true and tells it to the client. */
 static struct event *finish(struct eval *e, enum txn_outcome outcome, uint64_t asker)
 {
     if (outcome == HOLDS)

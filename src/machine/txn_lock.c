@@ -175,7 +175,7 @@ bool plan_lock(const struct machine *m, const struct space *s, struct session *s
     return true;
 }
 
-/* By fence: whoever holds it, as a release by fence does. */
+/* By fence: any holder, as a release by fence does. */
 static struct hold *hold_with(const struct machine *m, const struct lock_plan *plan,
                               const struct lock *l, uint64_t fence)
 {
