@@ -183,7 +183,7 @@ static int auth_can(struct cli *c)
     return code == CLI_OK && !can ? CLI_NOT : code;
 }
 
-/* A file that the node finds when it starts: whoever can write there is its master anyway. */
+/* A file that the node finds when it starts: a user who can write there is its master anyway. */
 static int auth_reset(struct cli *c)
 {
     const char *dir = cli_text(c, "data", NULL);

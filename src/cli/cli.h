@@ -146,7 +146,7 @@ int config_usage(const struct cli *c, const char *name, const char *format, ...)
 /* Opens c->belay by --addr, --namespace, BELAY_ADDR, BELAY_NAMESPACE. CLI_OK, or it said why.
  */
 int cli_connect(struct cli *c);
-/* For who connects without libbelay: the options, or the environment. */
+/* For commands that connect without libbelay: the options, or the environment. */
 struct tls_files cli_tls_files(const struct cli *c);
 /* The exit status for a failed call; prints "belay: ..." once. */
 int cli_fail(const struct cli *c, int code);

@@ -103,7 +103,7 @@ static void on_lost(struct belay *b, const struct belay_lost *lost, void *arg)
     *(int *)arg = lost->why;
 }
 
-/* Lives as long as this process: whoever kills it ends the session (after its linger). */
+/* Lives as long as this process: the end of the process ends the session (after its linger). */
 static int session_attach(struct cli *c)
 {
     int why = BELAY_E_OK;

@@ -389,7 +389,7 @@ void client_call_answer(struct belay *b, const struct reply *r)
         free(c);
     }
     if (b->early && !client_call_may_park(b))
-        client_call_forget_early(b); /* they were for somebody who has gone */
+        client_call_forget_early(b); /* they were for a connection that is gone */
 }
 
 /* >[word, name, fence, ticket, expires_in_ms, body or reason]: the last word of a parked

@@ -114,7 +114,7 @@ void belay_close(struct belay *b)
     if (!b)
         return;
     if (b->depth)
-        b->doomed = true; /* a callback: whoever called it finishes the job */
+        b->doomed = true; /* in a callback: its caller finishes the job */
     else
         destroy(b);
 }

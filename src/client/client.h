@@ -45,7 +45,7 @@ enum {
     CLIENT_SESSION_TTL_MS = 60000,
     CLIENT_WAIT_MAX_MS = 7 * 24 * 3600 * 1000, /* longest wait of one request */
     CLIENT_POLL_MAX_MS = 3600 * 1000,          /* one poll(), which counts in int */
-    CLIENT_PING_MS = 3000,    /* who waits for news asks for a sign of life after so long */
+    CLIENT_PING_MS = 3000,    /* a connection that waits for pushes pings after so long */
     CLIENT_SILENCE_MS = 4000, /* without an answer: the server is left for another one */
     CLIENT_HELD_BUCKETS = 64,
     CLIENT_ID_BYTES = 24,      /* of a handle, random, in hex */
@@ -73,7 +73,7 @@ struct client_call {
     bool may_park;
     bool is_greeting;
     bool keeps_result;  /* its reply outlives the callback: a blocking call */
-    bool once;          /* whoever sends it looks after it: it is never sent again from here */
+    bool once;          /* its sender looks after it: it is never sent again from here */
     bool again;         /* it may be sent again */
     bool prompt;        /* the server answers it at once: it waits for nobody */
     int64_t timeout_ms; /* for its answer, a wait included; 0: the handle's, BELAY_FOREVER */
@@ -169,7 +169,7 @@ struct belay {
     struct arena result;          /* the reply handed to the caller of a blocking call */
     int depth;                    /* inside callbacks */
     bool doomed;                  /* belay_close() from a callback: done when it returns */
-    bool stale;                   /* what only looks is answered by whoever is asked */
+    bool stale;                   /* a question that changes nothing is answered by any node */
     char id[CLIENT_ID_BYTES + 1]; /* begins the ids of its requests */
 
     int err_code;

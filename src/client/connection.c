@@ -52,9 +52,9 @@ static void say_goodbye(struct belay *b)
         (void)!send(b->fd, buf_data(wire), buf_len(wire), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* A close is our last word, and the server frees what is ours. Whoever leaves a server because
- * of a failure gives up nothing: it resets the connection, and nothing is freed before its TTL.
- */
+/* A close is our last word, and the server frees what is ours. A client that leaves a server
+ * because of a failure gives up nothing: it resets the connection, and nothing is freed before its
+ * TTL. */
 static void close_socket(struct belay *b, bool for_good)
 {
     struct linger at_once = {.l_onoff = 1, .l_linger = 0};

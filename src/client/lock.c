@@ -28,7 +28,7 @@ struct asking {
     char name[];
 };
 
-/* What a grant reads when the call failed: whoever forgets to look at the error holds nothing.
+/* What a grant reads when the call failed: a caller that does not look at the error holds nothing.
  */
 static const struct belay_grant no_grant = {.status = BELAY_REFUSED, .reason = "", .body = ""};
 
@@ -194,7 +194,7 @@ static void hand_over(struct belay *b, struct asking *a, int err, const struct b
 
 /* ---- grants ---------------------------------------------------------------------------- */
 
-/* It was asked for in a session of this handle that is over: whoever knew of it has stopped. */
+/* It was asked for in a session of this handle that is over: its users were told to stop. */
 static bool is_of_old_session(const struct belay *b, const struct asking *a)
 {
     return a->session[0] && strcmp(a->session, b->session) != 0;

@@ -5,7 +5,7 @@
 #include "command/command.h"
 #include "machine/event.h"
 
-/* The answer to whoever asked in that manner. `wall_ns` is the time of day (Glock shows it).
+/* The answer, in the form of that request. `wall_ns` is the time of day (Glock shows it).
  * Borrows from `ev`; memory is the arena's. Never NULL. */
 struct reply *answer_event(const struct event *ev, struct manner manner, uint64_t wall_ns,
                            struct arena *a);

@@ -373,7 +373,7 @@ static struct reply *set_field(enum param p, const struct field *f, bool query, 
     return fail_type(p, a);
 }
 
-/* What the positions promise must be there, whoever brought it. */
+/* What the positions promise must be there, from whichever door. */
 static struct reply *require(const struct params *ps, struct arena *a, const struct args *got)
 {
     for (const uint8_t *p = ps->positions; *p != P_NONE; p++) {

@@ -145,7 +145,8 @@ void cmd_zrem(struct call *c)
     c->op.kind = OP_RELEASE;
     c->op.name = args_text(&c->args, P_KEY);
     c->op.owner = args_text(&c->args, P_VALUE);
-    c->op.flags = OP_HOLDS_ONLY; /* who only waits has nothing that could be removed */
+    c->op.flags =
+        OP_HOLDS_ONLY; /* an owner that only waits has nothing that could be removed */
     c->manner.form = FORM_COUNT;
     c->manner.count = 1;
 }

@@ -149,7 +149,7 @@ static bool is_refused(struct call *c)
     return true;
 }
 
-/* Whoever has to log in first is told nothing else. */
+/* A client that must log in first is told nothing else. */
 static bool is_stranger(struct call *c)
 {
     c->kind = CALL_ACTION; /* nothing is known of it yet */
@@ -158,7 +158,7 @@ static bool is_stranger(struct call *c)
     return !c->context->who && is_refused(c);
 }
 
-/* The same, for whoever may. */
+/* The same, for a client with the right. */
 static void finish(struct call *c)
 {
     read_call(c);

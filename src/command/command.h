@@ -115,7 +115,7 @@ struct context {
     int resp;                        /* RESP version, 0: HTTP */
     uint64_t target;                 /* the connection's number, for SESSION ATTACH */
     struct scripts *scripts;         /* those that were loaded */
-    bool closed;                     /* whoever asks must have logged in */
+    bool closed;                     /* the client must have logged in */
     bool unclaimed;                  /* nobody can yet, and this one may not do without */
     const struct machine_token *who; /* as what; NULL: nobody has, or has to */
     uint64_t generation;             /* of that token */

@@ -109,7 +109,7 @@ static struct reply *refusal(const struct call *c)
     return refuse(c, VERB_NOBODY, none, none);
 }
 
-/* As whom it asks, and what the machine cannot know of its rules. */
+/* The identity that asks, and what the machine cannot know of its rules. */
 static void sign(struct call *c)
 {
     struct op *op = &c->op;

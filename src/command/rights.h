@@ -1,4 +1,4 @@
-/* rights.h - may whoever asks do this? Decided once for each request, before the engine: by the
+/* rights.h - may the client do this? Decided once for each request, before the engine: by the
  * `need` of its row in commands.def, the rules of its token and what the op names. The machine
  * looks once more where it takes effect (machine/token.c). */
 #ifndef BELAY_COMMAND_RIGHTS_H

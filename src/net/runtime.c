@@ -414,8 +414,8 @@ static void let_others_go(struct runtime *h)
 
 /* A write costs the processor as much as twenty requests, whatever is in it. So as long as a
  * look at the sockets brings more for it, another look comes first: clients that were answered
- * after the last write ask again about now. But no longer than the last write took. True: it is time to
- * write and to send. */
+ * after the last write ask again about now. But no longer than the last write took. True: it is
+ * time to write and to send. */
 static bool write_when_quiet(struct runtime *h)
 {
     size_t due = replica_due(h->order);

@@ -343,7 +343,7 @@ static pid_t start(struct nursery *n, volatile int32_t *place, int fds[4][2], ch
     if (pid < 0)
         return -1;
     *place = (int32_t)pid;
-    (void)setpgid(pid, pid); /* both sides do it, so that it is done whoever comes first */
+    (void)setpgid(pid, pid); /* both sides do it, so that it is done in either order */
     (void)close(fds[3][1]);
     fds[3][1] = -1;
     int code = 0;
@@ -432,7 +432,7 @@ void nursery_close(struct nursery *n)
 {
     if (!n)
         return;
-    BELAY_CHECK(list_empty(&n->children)); /* whoever started them waits for them */
+    BELAY_CHECK(list_empty(&n->children)); /* their parent waits for them */
     uv_close((uv_handle_t *)n->sigchld, on_signal_closed);
     minder_stop(n);
     free(n);

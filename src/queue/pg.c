@@ -127,7 +127,7 @@ static void push_pending(struct pg *pg, struct pending_query p)
     *entry(pg, pg->count - 1) = p;
 }
 
-/* Forgets everything that is awaited; tells those who wait, unless they do not want to know. */
+/* Forgets everything that is awaited; tells the callers that wait and want to know. */
 static void drop_pending(struct pg *pg)
 {
     while (pg->count > 0) {

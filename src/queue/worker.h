@@ -34,7 +34,7 @@ enum {
     WORKER_DONE_MS = 100,        /* watchers hear of settled requests that often */
     WORKER_DOZE_MIN_MS = 2,      /* how long to look again for older transactions */
     WORKER_DOZE_MAX_MS = 10000,
-    WORKER_GET_UP_MS = 1000 /* who had something to do for so long need not be told of more */
+    WORKER_GET_UP_MS = 1000 /* a worker that was busy for so long need not be told of more */
 };
 
 struct worker_queue {

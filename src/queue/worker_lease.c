@@ -475,7 +475,7 @@ static void forget(struct work_group *g)
     group_free(g);
 }
 
-/* Gives the backlog to whoever is free. False when the command cannot be started. */
+/* Gives the backlog to free children. False when the command cannot be started. */
 static bool start_backlog(struct lease_worker *l)
 {
     while (l->n_backlog > 0) {

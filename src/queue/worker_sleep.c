@@ -1,6 +1,6 @@
-/* worker_sleep.c - who has nothing to do is notified of what is pushed, and only then.
+/* worker_sleep.c - an idle worker is notified of what is pushed, and only an idle one.
  *
- * NOTIFY makes commits wait for each other, so whoever pushes asks whether a worker waits
+ * NOTIFY makes commits wait for each other, so a push asks whether a worker waits
  * (asleep() in schema.sql): one that has the queue's advisory lock, shared, in its control
  * session. A worker that dies loses it by that.
  *
@@ -8,7 +8,7 @@
  *   DOZING --all transactions that are older than the lock have ended--> SOUND, another search
  *   any --nobody was idle for a second: unlock--> AWAKE
  *
- * Who pushed before the lock was there did not notify. What had committed by then the other
+ * A push before the lock was there did not notify. What had committed by then the other
  * search finds; what had not is looked for as long as such transactions run, after a quarter of
  * the time that we have waited for them. */
 #include "base/log.h"

@@ -51,7 +51,7 @@ enum {
 
 /* Whether others must notify us of what they push (worker_sleep.c). */
 enum sleep_state {
-    SLEEP_AWAKE,  /* no: whoever finds nothing goes to sleep, and looks once more */
+    SLEEP_AWAKE,  /* no: a worker that finds nothing goes to sleep, and looks once more */
     SLEEP_DOZING, /* they do, but transactions run that are older and may not know */
     SLEEP_SOUND   /* all of them do */
 };
@@ -115,7 +115,7 @@ struct worker {
 
 /* worker.c */
 bool worker_try_wake(struct worker *w); /* somebody idle starts to search; false: nobody is */
-void worker_wake(struct worker *w);     /* the same, or the next one who is idle does */
+void worker_wake(struct worker *w);     /* the same, or the next idle worker does */
 void worker_idle(struct worker *w, const struct pass *p); /* a search ended with nothing */
 void worker_tend(struct worker *w); /* see what time has brought about, then wake */
 void worker_count(struct worker *w, const char *queue, enum verdict_kind kind);
@@ -146,7 +146,7 @@ void pass_unfolded(struct pass *p, long n); /* a bundle was in the way; n reques
 void worker_unfold(struct worker *w, struct pg *pg, const struct pass *p, pg_result_fn *fn,
                    void *arg);
 
-/* worker_sleep.c: who has nothing to do is notified of what is pushed */
+/* worker_sleep.c: an idle worker is notified of what is pushed */
 void sleep_fall(struct worker *w);  /* a search found nothing, or notifications reach us now */
 void sleep_found(struct worker *w); /* a search found something */
 void sleep_lost(struct worker *w);  /* the control connection is gone */

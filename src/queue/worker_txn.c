@@ -63,7 +63,7 @@ struct clerk {
 struct txn_slot {
     struct worker *w;
     struct pg *pg;
-    struct clerk *clerk; /* who sits here, while CLAIMING or WORKING and after a loss */
+    struct clerk *clerk; /* in this slot while CLAIMING or WORKING, and after a loss */
     enum slot_state state;
     struct work_group
         *group; /* from the claim until the commit, or until its command has ended */
@@ -89,7 +89,7 @@ static void sit(struct clerk *clerk, struct txn_slot *s)
     s->clerk = clerk;
 }
 
-/* Returns who sat there, or NULL. */
+/* Returns the clerk that was there, or NULL. */
 static struct clerk *stand_up(struct txn_slot *s)
 {
     struct clerk *clerk = s->clerk;
@@ -484,7 +484,7 @@ static void send_claim(struct txn_slot *s, bool begin)
     s->sight = sight ? sight->id : 0;
     (void)snprintf(line, sizeof line, "%" PRId64, sight ? sight->id : clerk->pass.line[q]);
     (void)snprintf(from, sizeof from, "%" PRId64, ahead);
-    /* Who looks ahead must see how far the ids go now. */
+    /* The prefetch must see how far the ids go now. */
     (void)snprintf(upto, sizeof upto, "%" PRId64, sight ? sight->upto : 0);
     struct buf process = {0};
     text_put_uuids(&process, 1);

@@ -213,8 +213,8 @@ static void count_silence(struct replica *o, uint64_t now)
 /* --- the node that the run belonged to --- */
 
 /* Clients that asked are told that it failed, and called off (engine_disown). Ops that nobody
- * waits for can be said once more: cancels, keep-alives and the like do no harm twice. But not the start of
- * the run that is over: behind that of the new one it would be taken for the newest. */
+ * waits for can be said once more: cancels, keep-alives and the like do no harm twice. But not the
+ * start of the run that is over: behind that of the new one it would be taken for the newest. */
 static void say_again(struct replica_group *r)
 {
     BELAY_CHECK((r->first == NULL) == (r->n_pending == 0));

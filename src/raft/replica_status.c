@@ -217,8 +217,8 @@ bool replica_has_room(const struct replica *o, uint64_t node)
            !is_taken(o, &committed, node);
 }
 
-/* Before a node is removed it is in the state: run_is_known(). It stays there until a newer node has
- * its place. */
+/* Before a node is removed it is in the state: run_is_known(). It stays there until a newer node
+ * has its place. */
 bool replica_was_removed(const struct replica *o, uint64_t node)
 {
     const struct replica_group *r = &o->replicas[0];

@@ -1,4 +1,4 @@
-/* access.c - who may talk to us: where we listen, and which web pages may ask.
+/* access.c - which clients are let in: addresses to listen on, and web pages that may ask.
  *
  * A browser on this machine will carry requests of any page to 127.0.0.1. Two checks keep such
  * a page out: the Host it names must be ours (a rebound DNS name is not: only names we know and

@@ -120,7 +120,7 @@ void attach_drop_all(struct conn *c)
                         .account = name_of(one).account,
                         .session = name_of(one).id,
                         .target = c->target};
-        /* Whoever may come back counts on its TTL: the session is not ended before. It can be
+        /* A client that may come back counts on its TTL: the session is not ended before. It can be
          * attached here, at another node, or here after a restart. A longer linger is kept. */
         bool elsewhere = c->server->stopping || c->sent_away;
         if (!conn_may_return(c) || (!elsewhere && one->linger_ms > one->ttl_ms))

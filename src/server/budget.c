@@ -1,4 +1,4 @@
-/* budget.c - the memory of the process: parts, their shares, and who has too much. */
+/* budget.c - the memory of the process: parts, their shares, and clients that use too much. */
 #include "server/budget.h"
 
 #include "base/buf.h"

@@ -117,7 +117,7 @@ static struct reply *failed(struct arena *a, enum command_id command, enum belay
     return reply_error(a, err, "%s", err_text(err));
 }
 
-/* The secret is told here only. Who is let in already needs none. */
+/* The secret is shown here only. A member that was let in needs none. */
 static void say_added(struct server *s, struct reply *r, uint64_t id, const char *secret)
 {
     struct arena *a = &s->reply_arena;

@@ -89,7 +89,7 @@ void conn_use_out(struct conn *c)
         c->out = s->spare[--s->n_spare];
 }
 
-/* All is sent: the memory goes to whoever writes next. */
+/* All is sent: the memory goes to the next connection that writes. */
 static void out_recycle(struct conn *c)
 {
     struct server *s = c->server;
@@ -372,7 +372,7 @@ void conn_tell(struct server *s)
         conn_stay_awake(s);
 }
 
-/* One of each kind in turn: who asks for little does not wait for all who ask for much. */
+/* One of each kind in turn: a small request does not wait for all the large ones. */
 static struct conn *next_of_turn(struct server *s)
 {
     s->late_next = !s->late_next;

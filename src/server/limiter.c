@@ -23,7 +23,7 @@ void limiter_done(struct limiter *l)
     l->places = NULL;
 }
 
-/* Its place, or that of whoever has been quiet for longest. */
+/* Its place, or that of the client that has been quiet for longest. */
 static struct limiter_place *place_of(struct limiter *l, uint64_t who)
 {
     struct limiter_place *bucket = &l->places[who % LIMITER_BUCKETS * LIMITER_WAYS];

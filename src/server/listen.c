@@ -117,7 +117,7 @@ void listen_told(struct server *s)
         if (s->listeners[i].is_local)
             continue;
         address_of(&s->listeners[i], address, sizeof address);
-        s->config->on_listening(address); /* who reads it may send SIGTERM at once */
+        s->config->on_listening(address); /* a reader of it may send SIGTERM at once */
     }
 }
 

@@ -1,4 +1,4 @@
-/* login.c - who asks: tokens of connections and of HTTP requests, and certificates.
+/* login.c - the identity of a client: tokens of connections and of HTTP requests, certificates.
  *
  *   AUTH, HELLO AUTH, Authorization --> what this node knows of group 0
  *     it counts          --> its token's number, generation and rules go with each request
@@ -308,7 +308,7 @@ void login_cancel(struct conn *c)
     c->logging_in = false;
 }
 
-/* Who ends its own token is told so before its connection goes. */
+/* A client that ends its own token is told so before its connection goes. */
 static bool awaits_own_end(const struct conn *c)
 {
     for (const struct pending_reply *p = c->head; p; p = p->next)

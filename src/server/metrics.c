@@ -295,7 +295,7 @@ static void put_certificate(const struct server *s, struct buf *out)
         left > 0 ? (uint64_t)left : 0);
 }
 
-/* May whoever asks see this account's counts? */
+/* May the client see this account's counts? */
 static bool may_see(const struct context *asker, struct slice account)
 {
     if (!asker->who || rules_can(asker->who->rules, VERB_ACCOUNTS, SLICE(""), SLICE(""), NULL))

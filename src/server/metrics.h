@@ -27,7 +27,7 @@ struct metrics {
 void metrics_handover(struct metrics *m, size_t n, uint64_t ns); /* n of them at a time */
 /* "metric{label="value"} ": whatever is in the value stays in it. */
 void metrics_label(struct buf *out, const char *metric, const char *label, const char *value);
-/* Prometheus. Counts of accounts are for whoever asks now (s->call). */
+/* Prometheus. Counts of accounts are those that the client of s->call may see. */
 void metrics_write(const struct server *s, struct buf *out);
 void metrics_info(const struct server *s, struct buf *out); /* INFO */
 #endif

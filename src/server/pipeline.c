@@ -609,7 +609,7 @@ static void take_head(struct conn *c, struct request *req)
         req->verb = SLICE("GET");
 }
 
-/* Who is it? False: it has been refused, or is taken again later. */
+/* Logs the client in. False: the request was refused, or is taken again later. */
 static bool take_login(struct conn *c, bool close)
 {
     struct server *s = c->server;

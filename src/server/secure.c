@@ -147,6 +147,7 @@ void secure_end(struct conn *c)
     tls_end(c->tls);
     buf_clear(wire);
     tls_drain(c->tls, wire);
-    if (buf_len(wire)) /* as far as it goes: whoever does not read it knows all that matters */
+    if (buf_len(
+            wire)) /* as far as it goes: a client that does not read it has been told enough */
         (void)!send(c->fd, buf_data(wire), buf_len(wire), MSG_DONTWAIT | MSG_NOSIGNAL);
 }

@@ -77,7 +77,8 @@ struct server_config {
         struct tls_files tls; /* all, or none: nodes speak plain text */
         const char *join;     /* not NULL: waits to be added, as CLUSTER ADD answered */
         size_t shards;        /* 0: what is there, or the default */
-        uint64_t silence_ms;  /* of a node, until who waits there leaves; 0: the default */
+        uint64_t
+            silence_ms; /* of a node, until the clients that wait there leave; 0: the default */
         uint64_t segment_bytes, snapshot_bytes; /* of the journal; 0: the default */
         uint8_t priority;
         bool fast_failover;

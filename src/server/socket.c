@@ -1,7 +1,7 @@
-/* socket.c - the Unix socket: for programs of this machine, and those of its users who may.
+/* socket.c - the Unix socket: for programs of this machine, and those of its users that may.
  *
- * Its file has mode 0660, so who may connect is decided by its directory, its owner and its
- * group. Whoever is connected counts as from this machine. Beyond that the peer's uid decides:
+ * Its file has mode 0660, so the right to connect is decided by its directory, its owner and its
+ * group. A connected client counts as one from this machine. Beyond that the peer's uid decides:
  * the server's own and root may make the first token.
  *
  * A file that a server which was killed has left is removed: nobody listens there. Anything else

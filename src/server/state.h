@@ -113,7 +113,7 @@ struct server {
     struct map token_shares;             /* connections of each token, when they are limited */
     struct hash_key source_key;
     bool stopping;  /* no more requests are taken */
-    bool dismissed; /* and whoever waits has been told */
+    bool dismissed; /* and the waiting clients have been told */
     uint64_t dismiss_at_ms, stop_at_ms,
         armed_at_ms; /* of the engine timer; UINT64_MAX: not armed */
     uint64_t second_due_ms;
@@ -215,7 +215,7 @@ struct conn {
     uint64_t id, target;
     uint64_t since_ms;    /* of the unfinished request, the idle time, or the linger */
     uint64_t write_ms;    /* when the reader last took something */
-    uint64_t handover_ns; /* since when answers to who stood in line wait to be written */
+    uint64_t handover_ns; /* since when answers to waiters wait to be written */
     size_t handovers;     /* so many */
     size_t writing_bytes; /* handed to libuv */
     size_t held_bytes, late_n, sessions_n, write_left;

@@ -149,7 +149,7 @@ static int start_command(struct guard *g)
     int fork_err = errno;
     close(pipe_fds[1]);
     if (g->group > 0) {
-        setpgid(g->group, g->group); /* both do it: whoever comes first */
+        setpgid(g->group, g->group); /* both sides do it: the first one counts */
         if (read(pipe_fds[0], &err, sizeof err) != (ssize_t)sizeof err)
             err = 0;
     }
@@ -362,7 +362,7 @@ static bool prepare(struct guard *g)
     for (size_t i = 0; g->config->env[i]; i++)
         if (putenv(g->config->env[i]) != 0)
             return false;
-    setpgid(0, 0); /* who signals the runner's group does not mean us */
+    setpgid(0, 0); /* a signal to the runner's group is not meant for the guard */
     g->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     g->signal_fd = signalfd(-1, &children, SFD_NONBLOCK | SFD_CLOEXEC);
     /* Orphans of the group become ours, so that we see when the last one is gone. */

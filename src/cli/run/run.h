@@ -40,7 +40,7 @@ enum {
     RUN_MARGIN_PART = 50,
     RUN_MARGIN_MIN_MS = 100,
     RUN_LOOK_MS = 1000,     /* how often the place in the line is looked up */
-    RUN_FIRST_LOOK_MS = 50, /* who gets it at once is not told of a line */
+    RUN_FIRST_LOOK_MS = 50, /* a lock that is granted at once reports no line */
     RUN_AGAIN_MS = 200,     /* pause after a deadlock or a lost session, at most */
     RUN_ANSWER_MS = 1000, /* the server has so long, at least, to answer; also behind --wait */
     RUN_PATIENCE_MS = 10000, /* libbelay's own time-out: a shorter --wait shortens it */
