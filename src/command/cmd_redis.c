@@ -145,8 +145,7 @@ void cmd_zrem(struct call *c)
     c->op.kind = OP_RELEASE;
     c->op.name = args_text(&c->args, P_KEY);
     c->op.owner = args_text(&c->args, P_VALUE);
-    c->op.flags =
-        OP_HOLDS_ONLY; /* an owner that only waits has nothing that could be removed */
+    c->op.flags = OP_HOLDS_ONLY; /* an owner that only waits is no member of the set */
     c->manner.form = FORM_COUNT;
     c->manner.count = 1;
 }
