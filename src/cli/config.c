@@ -51,7 +51,8 @@ static void variable_of(const char *option, char *ret)
 
 static int say(const struct cli *c, const char *where, const char *what, const char *why)
 {
-    fprintf(stderr, "belay %s: %s%s %s\n", c->command->name, where, what, why);
+    FILE *to = c->errors ? c->errors : stderr;
+    fprintf(to, "belay %s: %s%s %s\n", c->command->name, where, what, why);
     return CLI_USAGE;
 }
 

@@ -187,13 +187,14 @@ int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise)
 
 int cli_usage(const struct cli *c, const char *format, ...)
 {
+    FILE *to = c->errors ? c->errors : stderr;
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "belay %s: ", c->command->name);
-    vfprintf(stderr, format, args);
+    fprintf(to, "belay %s: ", c->command->name);
+    vfprintf(to, format, args);
     va_end(args);
-    fprintf(stderr, "\n");
-    cli_print_usage(stderr, c->command);
+    fprintf(to, "\n");
+    cli_print_usage(to, c->command);
     return c->command->usage_exit ? c->command->usage_exit : CLI_USAGE;
 }
 

@@ -36,16 +36,13 @@ static void on_listening(const char *address)
     (void)fflush(stdout);
 }
 
-static bool set_log_level(const char *word)
+/* They have been checked. */
+static void set_log(const struct cli *c)
 {
-    static const char *const words[] = {"error", "warn", "info", "debug"};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strcmp(word, words[i]) == 0) {
-            log_set_level((enum log_level)i);
-            return true;
-        }
-    }
-    return false;
+    enum log_level level = LOG_INFO;
+    (void)log_level_of(slice_str(cli_text(c, "log-level", "info")), &level);
+    log_set_level(level);
+    log_set_json(strcmp(cli_text(c, "log-format", "text"), "json") == 0);
 }
 
 /* A durable server forks for its snapshots, and a fork copies the page tables: 9 ms for 320 MB
@@ -148,6 +145,17 @@ static int check_sizes(const struct cli *c)
     return CLI_OK;
 }
 
+static int check_log(const struct cli *c)
+{
+    enum log_level level;
+    const char *format = cli_text(c, "log-format", "text");
+    if (!log_level_of(slice_str(cli_text(c, "log-level", "info")), &level))
+        return config_usage(c, "log-level", "is error, warn, info or debug");
+    if (strcmp(format, "text") != 0 && strcmp(format, "json") != 0)
+        return config_usage(c, "log-format", "is text or json");
+    return CLI_OK;
+}
+
 static int check_rest(const struct cli *c)
 {
     double decay = strtod(cli_text(c, "trust-decay", "0.8321"), NULL);
@@ -155,8 +163,6 @@ static int check_rest(const struct cli *c)
         return cli_usage(c, "--trust-decay is above 0 and below 1, --trust-period above 0");
     if (cli_number(c, "priority", 0) > 15)
         return config_usage(c, "priority", "is 0 to 15");
-    if (!set_log_level(cli_text(c, "log-level", "info")))
-        return config_usage(c, "log-level", "is error, warn, info or debug");
     if (cli_given(c, "join") &&
         (cli_given(c, "peers") || !cli_given(c, "node") || !cli_given(c, "peer-listen")))
         return config_usage(c, "join",
@@ -164,7 +170,7 @@ static int check_rest(const struct cli *c)
                             "without --peers");
     if (cli_given(c, "audit-required") && !cli_given(c, "audit"))
         return cli_usage(c, "--audit-required needs --audit FILE");
-    return CLI_OK;
+    return check_log(c);
 }
 
 static struct server_limits read_limits(const struct cli *c)
@@ -224,6 +230,7 @@ static struct server_config read_config(const struct cli *c)
         .cluster = read_cluster(c),
         .tls = tls_for_clients(c),
         .schema = cli_text(c, "schema", "belay"),
+        .slow_ms = (uint64_t)cli_number(c, "slow", 0),
         .audit = cli_text(c, "audit", NULL),
         .audit_required = cli_given(c, "audit-required"),
         .hosts = cli_texts(c, "host", &n_hosts),
@@ -244,6 +251,8 @@ static struct {
 static bool may_change(const char *name)
 {
     static const char *const names[] = {"log-level",
+                                        "log-format",
+                                        "slow",
                                         "host",
                                         "max-connections",
                                         "max-connections-per-address",
@@ -281,17 +290,34 @@ static void tell_rest(const struct cli *now)
                      o->name);
 }
 
+/* What is wrong is a line of the log like any other. */
+static bool read_again(struct cli *now, struct arena *texts)
+{
+    char *said = NULL;
+    size_t n;
+    now->errors = open_memstream(&said, &n);
+    bool sound = config_apply(now, texts) == CLI_OK && check(now) == CLI_OK;
+    if (now->errors)
+        (void)fclose(now->errors);
+    now->errors = NULL;
+    if (!sound)
+        log_error("config.refused",
+                  "error=%s text=\"nothing of it counts; what was in force stays\"",
+                  log_bytes(slice_of(said, said ? strcspn(said, "\n") : 0)));
+    free(said);
+    return sound;
+}
+
 static const struct server_config *reload(void)
 {
     struct cli now = {.command = reloaded.first->command};
     struct arena texts = {0};
     cli_take_typed(&now, reloaded.first);
-    if (config_apply(&now, &texts) != CLI_OK || check(&now) != CLI_OK) {
-        log_error("config.refused", "text=\"nothing of it counts; what was in force stays\"");
-        (void)set_log_level(cli_text(&reloaded.now, "log-level", "info"));
+    if (!read_again(&now, &texts)) {
         arena_done(&texts);
         return NULL;
     }
+    set_log(&now);
     tell_rest(&now);
     log_info("config.read", "path=%s", log_bytes(slice_str(cli_text(&now, "config", ""))));
     arena_done(&reloaded.texts);
@@ -327,6 +353,7 @@ static int serve(struct cli *c)
         return code;
     if (cli_given(c, "config"))
         config.reload = reload;
+    set_log(c);
     reloaded.now = *c;
     if (!durable && !cli_given(c, "memory"))
         log_warn("server.memory_only",
@@ -410,7 +437,10 @@ static const struct cli_option serve_options[] = {
     {"trust-decay", 0, CLI_TEXT, "F", "factor by which the norm of calls falls (0.8321) after"},
     {"trust-period", 0, CLI_DURATION, "D", "this long without calls (3570ms)"},
     {"core", 0, CLI_FLAG, NULL, "allow core dumps and debuggers, which can show the memory"},
-    {"log-level", 0, CLI_TEXT, "LEVEL", "error, warn, info or debug"},
+    {"log-level", 0, CLI_TEXT, "LEVEL", "error, warn, info (the default) or debug"},
+    {"log-format", 0, CLI_TEXT, "FORMAT", "text (the default) or json: an object a line"},
+    {"slow", 0, CLI_DURATION, "D",
+     "log requests that take longer; the wait for a lock does not count (no log)"},
     {0},
 };
 

@@ -29,6 +29,7 @@ static const struct cli_command *const table[] = {
     &cli_cmd_repair,
     &cli_cmd_cert,
     &cli_cmd_audit,
+    &cli_cmd_log,
     &cli_cmd_txn,
     &cli_cmd_queue,
     &cli_cmd_bench,

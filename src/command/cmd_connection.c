@@ -1,5 +1,6 @@
 /* cmd_connection.c - what clients say about the connection itself, and what they ask on
  * connect. */
+#include "base/log.h"
 #include "command/command.h"
 
 #include <ctype.h>
@@ -182,6 +183,19 @@ void cmd_cluster_priority(struct call *c)
     c->text = args_text(&c->args, P_NAME);
     c->number = args_number(&c->args, P_PRIORITY, 0);
     call_act(c, ACTION_CLUSTER);
+}
+
+void cmd_log_level(struct call *c)
+{
+    enum log_level level;
+    struct slice word = args_text(&c->args, P_LEVEL);
+    if (!log_level_of(word, &level)) {
+        call_fail(c, BELAY_ERR_SYNTAX, "a level is error, warn, info or debug, not %s",
+                  args_quote(c->arena, word));
+        return;
+    }
+    c->number = (uint64_t)level;
+    call_act(c, ACTION_LOG_LEVEL);
 }
 
 void cmd_info(struct call *c)

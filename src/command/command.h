@@ -82,6 +82,7 @@ enum action {
     ACTION_LOGIN,     /* peer: public id or empty, secret: the secret, or the whole token */
     ACTION_AUTH_INIT, /* the op makes the first token, if it may: only from this machine */
     ACTION_WHOAMI,
+    ACTION_LOG_LEVEL, /* number: enum log_level */
 };
 
 /* How the answer shall look; kept while the asker waits, so it is small. */

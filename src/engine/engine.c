@@ -184,6 +184,7 @@ static uint64_t ask_add(struct engine *e, struct ask *ask, const struct op *op)
     struct asker_slot *s = free_slot(e);
     s->ask = ask;
     s->asked_ms = engine_clock(e);
+    s->ordered_ms = s->came_ms = 0;
     s->want_lock = op->flags & OP_WANT_LOCK;
     s->give_up_ms = 0;
     if (e->order->patience_ms)
@@ -215,21 +216,25 @@ static void answer(struct engine *e, size_t group, struct event *ev)
     struct asker_slot *s = engine_slot(e, ev->asker);
     if (!s)
         return; /* gone, or it asked another node */
+    uint64_t now = engine_clock(e);
+    s->came_ms = s->came_ms ? s->came_ms : now;
     if (router_hold(e, group, ev))
         return;
     struct ask *ask = s->ask;
+    ask->order_ms = s->ordered_ms ? s->ordered_ms - s->asked_ms : 0;
+    ask->line_ms = s->ordered_ms ? s->came_ms - s->ordered_ms : 0;
     if (s->want_lock || (s->want_holders && ev->kind == EVENT_REFUSED)) {
         struct op where = {.account = ev->account, .ns = ev->ns, .name = ev->name};
         ev->locks =
             ev->name.len ? machine_lock_row(e->groups[group].machine, &where, &e->fx) : NULL;
         ev->n_rows = ev->locks != NULL;
     }
-    uint64_t asked_ms = engine_clock(e) - s->asked_ms;
+    uint64_t asked_ms = now - s->asked_ms;
     if (!(ev->kind == EVENT_QUEUED && ask->stay))
         ask_remove(e, s);
-    remaining_tell(&e->groups[group].late, engine_clock(e), asked_ms, ev);
-    log_debug("engine.answer", "asker=%" PRIu64 " event=%s group=%zu fence=%" PRIu64, ev->asker,
-              event_word(ev->kind), group, ev->fence);
+    remaining_tell(&e->groups[group].late, now, asked_ms, ev);
+    log_debug("engine.answer", "asker=%" PRIu64 " answer=%s group=%zu fence=%" PRIu64,
+              ev->asker, event_word(ev->kind), group, ev->fence);
     ask->answer(ask, ev);
 }
 
@@ -254,6 +259,16 @@ void engine_deliver(struct engine *e, size_t group)
 
 /* --- ordering --- */
 
+/* From now on it waits for its turn, if it is not answered at once. */
+static void note_ordered(struct engine *e, uint64_t asker)
+{
+    struct asker_slot *s = asker ? engine_slot(e, asker) : NULL;
+    if (!s)
+        return;
+    s->ordered_ms = engine_clock(e);
+    s->came_ms = 0;
+}
+
 void engine_ordered(struct engine *e, size_t group, struct op *op)
 {
     struct engine_group *s = &e->groups[group];
@@ -264,6 +279,7 @@ void engine_ordered(struct engine *e, size_t group, struct op *op)
         s->now_ms = op->now_ms; /* stamped by another node */
     if (op->kind == OP_TICK)
         s->tick_ms = 0;
+    note_ordered(e, op->asker);
     machine_apply(s->machine, op, &e->fx);
     e->work += OP_WORK + machine_txn_work(s->machine) + EVENT_WORK * e->fx.n;
     router_applied(e, group, op);
@@ -285,6 +301,7 @@ void engine_readable(struct engine *e, size_t group, const struct op *op)
     struct op as_of = *op;
     if (due > 0 && as_of.now_ms >= due)
         as_of.now_ms = due - 1;
+    note_ordered(e, op->asker);
     machine_query(m, &as_of, &e->fx);
     if (group == 0)
         router_fill(e, op);
@@ -446,8 +463,10 @@ void engine_submit(struct engine *e, struct op *op, struct ask *ask)
         ask = router_keeper(e, op);
     op->asker = ask ? ask_add(e, ask, op) : 0;
     size_t group = router_route(e, op);
-    log_debug("engine.submit", "asker=%" PRIu64 " op=%s group=%zu ns=%s name=%s", op->asker,
-              op_word(op->kind), group, log_bytes(op->ns), log_bytes(op->name));
+    log_debug("engine.submit", "asker=%" PRIu64 " op=%s group=%zu ns=%s name=%s%s%s", op->asker,
+              op_word(op->kind), group, log_bytes(op->ns), log_bytes(op->name),
+              ask && ask->request ? " id=" : "",
+              ask && ask->request ? log_bytes(slice_str(ask->request)) : "");
     uint64_t number = machine_number(e->groups[group].machine);
     order_op(e, group, op);
     if (ask && ask->id)

@@ -36,7 +36,11 @@ struct ask {
      * would become a chain of calls). */
     void (*answer)(struct ask *ask, const struct event *ev);
     bool stay;
-    uint64_t id; /* the engine's: not 0 while an answer is outstanding */
+    const char *request; /* what the log calls the request, beside its number; NULL: nothing */
+    uint64_t id;         /* the engine's: not 0 while an answer is outstanding */
+    /* How long it took, by the clock, set before an answer: until it was ordered (0: it was not,
+     * or at once), and then in a line for its turn. */
+    uint64_t order_ms, line_ms;
 };
 
 struct engine_config {

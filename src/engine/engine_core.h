@@ -27,6 +27,8 @@ struct asker_slot {
     bool expected;       /* engine_missed() must not take it for lost */
     size_t group;        /* with `cancel`: where it may stand in a line */
     uint64_t asked_ms;   /* of the caller's clock */
+    uint64_t ordered_ms; /* the same: its op was applied; 0: not yet */
+    uint64_t came_ms;    /* the same: its answer; 0: not yet */
     uint64_t give_up_ms; /* of the caller's clock; 0: never */
     struct buf cancel;   /* the op that takes it out of the line, made when it has to wait */
     struct buf then;     /* the op that comes when its session has been kept */

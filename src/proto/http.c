@@ -160,6 +160,7 @@ static const struct known_header {
     {{"authorization", 13}, offsetof(struct request, authorization), true},
     {{"last-event-id", 13}, offsetof(struct request, last_event_id), true},
     {{"idempotency-key", 15}, offsetof(struct request, idempotency_key), true},
+    {{"x-request-id", 12}, offsetof(struct request, request_id), false},
     {{"accept", 6}, offsetof(struct request, accept), false},
 };
 enum { N_KNOWN = sizeof known / sizeof known[0] };

@@ -16,6 +16,7 @@ enum {
     HTTP_URI_BYTES_MAX = 8192,
     HTTP_LINE_BYTES_MAX = HTTP_URI_BYTES_MAX + 64, /* method, URI, version */
     HTTP_EXTENSION_BYTES_MAX = 256,                /* chunk extensions of a request, in all */
+    HTTP_ID_BYTES_MAX = 64,                        /* X-Request-Id */
     HTTP_CHUNKS_MAX = 4096,      /* of a request: they are counted again with every read */
     HTTP_SNIFF_BYTES_MAX = 4096, /* of a first line; an inline command is not longer */
 };
@@ -49,12 +50,19 @@ bool http_read_body(struct request *req, struct arena *a, const char **ret_why);
 /* Percent-decodes one path segment; "%2F" becomes a byte of the name. False when malformed. */
 bool http_decode(struct slice segment, struct arena *a, struct slice *ret);
 
+/* What may stand in X-Request-Id: 1 to HTTP_ID_BYTES_MAX printable characters without a space. */
+bool http_is_id(struct slice id);
+/* How a response is sent. */
+struct http_manner {
+    bool keep_alive;
+    bool bare;       /* it answers HEAD: its body stays here */
+    struct slice id; /* X-Request-Id; empty: none */
+};
 /* Appends a whole response with Content-Length. REPLY_PLAIN sets its own media type. */
-void http_write(struct buf *out, const struct reply *r, bool keep_alive);
-void http_write_head(struct buf *out, const struct reply *r, bool keep_alive); /* to HEAD */
+void http_write(struct buf *out, const struct reply *r, struct http_manner manner);
 void http_write_continue(struct buf *out);
 /* Appends the head of an endless text/event-stream response, and one event of it. */
-void http_write_stream_head(struct buf *out);
+void http_write_stream_head(struct buf *out, struct slice id);
 void http_write_event(struct buf *out, uint64_t id, struct slice event, struct slice data);
 
 /* Do the first bytes belong to HTTP? HTTP_DONE: yes. HTTP_BAD: no. HTTP_MORE: too few to tell.

@@ -51,7 +51,25 @@ static int status_of(const struct reply *r)
     return r->kind == REPLY_ERROR ? err_status(r->err) : 200;
 }
 
-static void put_head(struct buf *out, const struct reply *r, int status, bool keep_alive)
+bool http_is_id(struct slice id)
+{
+    for (size_t i = 0; i < id.len; i++)
+        if (id.data[i] <= ' ' || id.data[i] >= 127)
+            return false;
+    return id.len > 0 && id.len <= HTTP_ID_BYTES_MAX;
+}
+
+static void put_id(struct buf *out, struct slice id)
+{
+    if (id.len == 0)
+        return;
+    buf_put_str(out, "X-Request-Id: ");
+    buf_put_slice(out, id);
+    buf_put_str(out, "\r\n");
+}
+
+static void put_head(struct buf *out, const struct reply *r, int status,
+                     struct http_manner manner)
 {
     (void)buf_reserve(out, 512); /* one growth for the usual response */
     buf_put_str(out, "HTTP/1.1 ");
@@ -65,7 +83,8 @@ static void put_head(struct buf *out, const struct reply *r, int status, bool ke
         buf_put_str(out, "\r\nContent-Type: application/json");
     }
     buf_put_str(out, "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
-    if (!keep_alive)
+    put_id(out, manner.id);
+    if (!manner.keep_alive)
         buf_put_str(out, "Connection: close\r\n");
     if (r->kind == REPLY_ERROR && r->err == BELAY_ERR_OVERLOADED)
         buf_put_str(out, "Retry-After: 1\r\n");
@@ -88,11 +107,10 @@ static void put_length(struct buf *out, size_t body, size_t body_len)
     memcpy(p, line, n);
 }
 
-static void write_response(struct buf *out, const struct reply *r, bool keep_alive,
-                           bool with_body)
+void http_write(struct buf *out, const struct reply *r, struct http_manner manner)
 {
     int status = status_of(r);
-    put_head(out, r, status, keep_alive);
+    put_head(out, r, status, manner);
     if (status == 204 || status == 304) {
         buf_put_str(out, "\r\n");
         return;
@@ -106,18 +124,8 @@ static void write_response(struct buf *out, const struct reply *r, bool keep_ali
         return;
     size_t body_len = buf_len(out) - body;
     put_length(out, body, body_len);
-    if (!with_body && !out->oom)
+    if (manner.bare && !out->oom)
         out->end -= body_len;
-}
-
-void http_write(struct buf *out, const struct reply *r, bool keep_alive)
-{
-    write_response(out, r, keep_alive, true);
-}
-
-void http_write_head(struct buf *out, const struct reply *r, bool keep_alive)
-{
-    write_response(out, r, keep_alive, false);
 }
 
 void http_write_continue(struct buf *out)
@@ -137,14 +145,15 @@ struct reply *http_error_reply(struct arena *a, const struct http_error *err)
     return r;
 }
 
-void http_write_stream_head(struct buf *out)
+void http_write_stream_head(struct buf *out, struct slice id)
 {
     buf_put_str(out, "HTTP/1.1 200 OK\r\n"
                      "Content-Type: text/event-stream\r\n"
                      "Cache-Control: no-store\r\n"
                      "X-Content-Type-Options: nosniff\r\n"
-                     "X-Accel-Buffering: no\r\n"
-                     "Connection: close\r\n\r\n");
+                     "X-Accel-Buffering: no\r\n");
+    put_id(out, id);
+    buf_put_str(out, "Connection: close\r\n\r\n");
 }
 
 /* The reader takes CR, LF and CRLF for line ends: each gets a line of its own. */

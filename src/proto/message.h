@@ -48,7 +48,7 @@ struct request {
     struct slice body;         /* HTTP: raw body */
     struct slice content_type; /* HTTP headers that somebody needs; empty: not sent */
     struct slice last_event_id;
-    struct slice host, origin, fetch_site, accept, authorization, idempotency_key;
+    struct slice host, origin, fetch_site, accept, authorization, idempotency_key, request_id;
     bool keep_alive;
 };
 

@@ -34,7 +34,7 @@ static void propose_level(struct replica_group *r, uint64_t level)
     BELAY_CHECK(!entry.oom);
     /* Refused only when it has just stopped leading: then the next leader does it. */
     if (group_propose(r->group, buf_slice(&entry), replica_now(r->o)) == BELAY_OK)
-        log_info("order.level", "shard=%u level=%" PRIu64, r->group_no, level);
+        log_info("order.level", "shard=%u rules=%" PRIu64, r->group_no, level);
     buf_done(&entry);
 }
 
@@ -122,7 +122,7 @@ bool level_may_speak(struct replica *o, uint64_t node)
     if (replica_now(o) >= s->complain_ms) {
         s->complain_ms = replica_now(o) + ORDER_COMPLAIN_MS;
         log_error("order.level",
-                  "node=%" PRIu64 " level=%" PRIu64 " knows=%" PRIu64 " here=%" PRIu64
+                  "node=%" PRIu64 " rules=%" PRIu64 " knows=%" PRIu64 " here=%" PRIu64
                   " here_knows=%" PRIu64 " error=\"%s\"",
                   node, s->level, s->newest, mine, level_newest(o),
                   is_old ? "that node is too old for this cluster: start a newer belay there"

@@ -1,4 +1,5 @@
 /* action.c - what only the connection or the server can answer. */
+#include "base/log.h"
 #include "base/mem.h"
 #include "belay_version.h"
 #include "server/state.h"
@@ -29,6 +30,14 @@ static bool set_name(struct conn *c, struct slice name)
     }
     set_text(&c->name, name);
     return true;
+}
+
+static void get_name(struct conn *c)
+{
+    struct arena *a = &c->server->request_arena;
+    struct reply *name =
+        c->name ? reply_text(a, NULL, NULL, slice_str(c->name)) : reply_null(a, NULL, NULL);
+    pipeline_reply(c, name, false);
 }
 
 /* RESP2 has no pushes: what would be pushed is given up. */
@@ -163,6 +172,19 @@ static void ready(struct conn *c, bool close)
     pipeline_reply(c, r, close);
 }
 
+/* The line that says so is written if either level lets it. */
+static void log_level(struct conn *c, enum log_level to, bool close)
+{
+    struct arena *a = &c->server->request_arena;
+    enum log_level was = log_max;
+    struct reply *r = reply_new(a, REPLY_MAP);
+    reply_text(a, r, "level", slice_str(log_level_word(to)));
+    reply_text(a, r, "was", slice_str(log_level_word(was)));
+    log_set_level(to > was ? to : was);
+    pipeline_reply(c, r, close);
+    log_set_level(to);
+}
+
 void action_run(struct conn *c, struct call *call, bool close)
 {
     struct arena *a = &c->server->request_arena;
@@ -197,10 +219,7 @@ void action_run(struct conn *c, struct call *call, bool close)
             reply_ok(c);
         break;
     case ACTION_GETNAME:
-        pipeline_reply(c,
-                       c->name ? reply_text(a, NULL, NULL, slice_str(c->name))
-                               : reply_null(a, NULL, NULL),
-                       false);
+        get_name(c);
         break;
     case ACTION_INFO:
         text_page(c, false, NULL, metrics_info);
@@ -228,6 +247,9 @@ void action_run(struct conn *c, struct call *call, bool close)
         break;
     case ACTION_WHOAMI:
         whoami(c, call, close);
+        break;
+    case ACTION_LOG_LEVEL:
+        log_level(c, (enum log_level)call->number, close);
         break;
     case ACTION_NONE:
         break;

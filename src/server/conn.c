@@ -716,7 +716,7 @@ void conn_open(struct server *s, struct listener *from)
     list_push_back(&s->conns, &c->all);
     int err = accept_one(c, from);
     if (err != 0) {
-        log_debug("server.accept", "error=%s", uv_strerror(err));
+        log_debug("server.accept", "error=\"%s\"", uv_strerror(err));
         conn_close(c);
         return;
     }

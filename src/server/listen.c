@@ -14,7 +14,7 @@ static void on_connection(uv_stream_t *stream, int status)
     struct listener *from = stream->data;
     struct server *s = stream->loop->data;
     if (status < 0) {
-        log_warn("server.accept", "error=%s", uv_strerror(status));
+        log_warn("server.accept", "error=\"%s\"", uv_strerror(status));
         return;
     }
     if (s->n_conns < s->max_conns) {

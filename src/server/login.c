@@ -272,7 +272,7 @@ static void on_reset(struct ask *ask, const struct event *ev)
         return; /* in a second again */
     reset_path(s, &path);
     if (unlink(buf_cstr(&path)) != 0)
-        log_error("login.reset", "path=%s error=%s", buf_cstr(&path), strerror(errno));
+        log_error("login.reset", "path=%s error=\"%s\"", buf_cstr(&path), strerror(errno));
     s->reset_wanted = false;
     trail_reset(s);
     log_warn("login.reset", "text=\"nobody has to log in, until belay auth init\"");

@@ -3,6 +3,7 @@
 
 #include "audit/audit.h"
 #include "auth/rule.h"
+#include "base/log.h"
 #include "belay_version.h"
 #include "machine/machine.h"
 #include "net/runtime.h"
@@ -387,5 +388,6 @@ void metrics_info(const struct server *s, struct buf *out)
     struct trust t = trust_now(s);
     buf_printf(out, "variables:%" PRIu64 "\r\nwaiting_transactions:%" PRIu64 "\r\n",
                n.variables, n.transactions);
+    buf_printf(out, "log_level:%s\r\n", log_level_word(log_max));
     buf_printf(out, "trust:%.6f\r\ncalls_norm:%.6f\r\n", t.level, t.norm);
 }

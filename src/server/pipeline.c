@@ -47,7 +47,14 @@ static struct pending_reply *pending_new(struct conn *c, struct manner manner, b
         s->free_pendings = p->next;
     else
         p = mem_alloc(sizeof *p);
-    *p = (struct pending_reply){.conn = c, .manner = manner, .form = form_now(c, close)};
+    *p = (struct pending_reply){
+        .conn = c, .manner = manner, .form = form_now(c, close), .taken_ns = s->taken_ns};
+    struct slice id = slow_id(c);
+    if (id.len) {
+        p->id = mem_zalloc(id.len + 1);
+        memcpy(p->id, id.data, id.len);
+        p->ask.request = p->id;
+    }
     return p;
 }
 
@@ -62,6 +69,7 @@ static void pending_free(struct pending_reply *p)
     if (p->secret)
         OPENSSL_cleanse(p->secret, TOKEN_TEXT_BYTES);
     free(p->secret);
+    free(p->id);
     p->next = s->free_pendings;
     s->free_pendings = p;
 }
@@ -87,14 +95,14 @@ static void dequeue(struct conn *c)
 }
 
 static void write_reply(const struct conn *c, struct buf *out, const struct reply *r,
-                        struct reply_form form)
+                        struct reply_form form, struct slice id)
 {
     if (c->doomed)
         return; /* it gets nothing any more */
-    if (c->door == DOOR_HTTP && form.bare)
-        http_write_head(out, r, !form.close);
-    else if (c->door == DOOR_HTTP)
-        http_write(out, r, !form.close);
+    if (c->door == DOOR_HTTP)
+        http_write(
+            out, r,
+            (struct http_manner){.keep_alive = !form.close, .bare = form.bare, .id = id});
     else
         resp_write(out, r, form.resp);
 }
@@ -113,7 +121,7 @@ static void emit_ready(struct conn *c)
 
 static void hold_back(struct conn *c, struct pending_reply *p, const struct reply *r)
 {
-    write_reply(c, &p->held, r, p->form);
+    write_reply(c, &p->held, r, p->form, slice_str(p->id));
     c->held_bytes += buf_len(&p->held);
     p->state = PENDING_ANSWERED;
     conn_report(c);
@@ -135,6 +143,7 @@ void pipeline_reply(struct conn *c, const struct reply *r, bool close)
     if (s->acting)
         count(s, s->call.manner.command, reply_outcome(r));
     s->acting = false;
+    slow_look(c, NULL, NULL);
     trail_end_reply(c, take_note(s), r);
     if (c->head) {
         struct pending_reply *p = pending_new(c, (struct manner){0}, close);
@@ -142,7 +151,7 @@ void pipeline_reply(struct conn *c, const struct reply *r, bool close)
         enqueue(c, p);
     } else {
         conn_use_out(c);
-        write_reply(c, &c->out, r, form_now(c, close));
+        write_reply(c, &c->out, r, form_now(c, close), slow_id(c));
         conn_report(c);
     }
     conn_dirty(c);
@@ -151,6 +160,7 @@ void pipeline_reply(struct conn *c, const struct reply *r, bool close)
 void pipeline_fail(struct conn *c, enum belay_err err, int http_status, const char *what)
 {
     struct server *s = c->server;
+    s->id = SLICE(""); /* what fails so was not read, and has none of its own */
     arena_reset(&s->reply_arena);
     struct reply *r = reply_error(&s->reply_arena, err, "%s", what);
     r->status = http_status;
@@ -235,6 +245,7 @@ static void on_answer(struct ask *ask, const struct event *ev)
         return;
     }
     count(s, p->manner.command, answer_outcome(ev));
+    slow_look(c, p, ev);
     if (p->note && !stays) {
         trail_end(c, p->note, ev);
         p->note = NULL;
@@ -249,7 +260,7 @@ static void on_answer(struct ask *ask, const struct event *ev)
         return;
     }
     conn_use_out(c);
-    write_reply(c, &c->out, r, p->form);
+    write_reply(c, &c->out, r, p->form, slice_str(p->id));
     dequeue(c);
     if (stays)
         make_late(p);
@@ -274,6 +285,7 @@ void pipeline_answer(struct pending_reply *p, const struct reply *r)
 {
     struct conn *c = p->conn;
     count(c->server, p->manner.command, reply_outcome(r));
+    slow_look(c, p, NULL);
     trail_end_reply(c, p->note, r);
     p->note = NULL;
     conn_dirty(c);
@@ -282,7 +294,7 @@ void pipeline_answer(struct pending_reply *p, const struct reply *r)
         return;
     }
     conn_use_out(c);
-    write_reply(c, &c->out, r, p->form);
+    write_reply(c, &c->out, r, p->form, slice_str(p->id));
     dequeue(c);
     pending_free(p);
     emit_ready(c);
@@ -528,6 +540,7 @@ static bool run(struct conn *c, bool close)
         return true;
     }
     command_read(&s->request, &context, &s->request_arena, call);
+    s->taken_ns = s->turn_ns ? s->turn_ns : uv_hrtime();
     if (call->kind != CALL_REPLY && !has_room(c, call, close))
         return true;
     switch (trail_begin(c, call, &s->note)) {
@@ -634,6 +647,8 @@ static bool take_login(struct conn *c, bool close)
 static bool run_http(struct conn *c)
 {
     struct server *s = c->server;
+    if (http_is_id(s->request.request_id))
+        s->id = s->request.request_id;
     take_head(c, &s->request);
     bool close = !s->request.keep_alive || s->stopping;
     const char *why = access_http(c, &s->request);
@@ -708,6 +723,8 @@ size_t pipeline_feed(struct conn *c, struct slice in)
         }
         arena_reset(&c->server->request_arena);
         size_t n = c->door == DOOR_RESP ? take_resp(c, left) : take_http(c, left);
+        c->server->id = SLICE("");
+        c->server->taken_ns = 0;
         if (n == 0)
             break;
         used += n;

@@ -333,6 +333,7 @@ static void set_limits(struct server *s, const struct server_limits *given)
 static void take_over(struct server *s, const struct server_config *now)
 {
     set_limits(s, &now->limits);
+    s->slow.above_ns = now->slow_ms * 1000000;
     s->max_conns = allowed_connections(now->max_connections);
     s->own_config.max_per_address = now->max_per_address;
     s->own_config.max_requests_per_address = now->max_requests_per_address;
@@ -443,6 +444,7 @@ static void release(struct server *s)
     heap_done(&s->keeps);
     map_done(&s->sources);
     throttle_done(s);
+    slow_done(s);
     scripts_close(s->scripts);
     arena_done(&s->request_arena);
     arena_done(&s->reply_arena);
@@ -486,6 +488,7 @@ enum server_end server_run(const struct server_config *config)
     list_init(&s->in_line);
     source_init(s);
     throttle_init(s);
+    slow_init(s);
     attach_init(s);
     (void)signal(SIGPIPE, SIG_IGN);
     open_handles(s);

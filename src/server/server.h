@@ -85,13 +85,15 @@ struct server_config {
     } cluster;
     struct tls_files tls;          /* for clients; cert NULL: plain text only */
     const char *postgres, *schema; /* of the queue; postgres NULL: none */
+    uint64_t slow_ms;              /* requests that take longer are logged; 0: none */
     const char *audit;             /* the file of the audit log; NULL: none */
     bool audit_required;           /* what cannot be written there is not done */
     const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */
     /* Told once, when connections are taken, for each: "127.0.0.1:41234". NULL is allowed. */
     void (*on_listening)(const char *address);
     /* At SIGHUP: the configuration as it is now, valid for as long as the server runs, or NULL: it
-     * is wrong, and nothing changes. Limits, hosts and rates are taken over. NULL is allowed. */
+     * is wrong, and nothing changes. Limits, hosts, rates and slow_ms are taken over. NULL is
+     * allowed. */
     const struct server_config *(*reload)(void);
 };
 

@@ -56,6 +56,15 @@ struct listener {
     bool waiting; /* libuv holds a connection without room for it */
 };
 
+/* Requests that took longer than `above_ns` (0: nobody wants to know): so many lines a second,
+ * then they are counted. */
+struct slow {
+    uint64_t above_ns, skipped;
+    struct limiter lines;
+    uint64_t next_id;
+    char id[20]; /* the one that was made last */
+};
+
 /* The service manager that started this server: notify.c. */
 struct notify {
     struct sockaddr_un to;
@@ -83,6 +92,9 @@ struct server {
     struct scripts *scripts;
     struct arena request_arena, reply_arena;
     struct request request; /* the one that is being taken */
+    struct slice id;        /* what the log and X-Request-Id call it; empty: nothing yet */
+    uint64_t taken_ns;      /* when the turn began that took it; 0: none is being taken */
+    struct slow slow;
     struct call call;
     struct trail_note *note; /* of it, for the audit log, until its pending reply has it */
     bool acting; /* an action of it is being carried out, and has not answered yet */
@@ -167,6 +179,8 @@ struct pending_reply {
     struct gateway_call *remote;             /* of forget(): what to call off */
     struct admin_call *wish;
     struct trail_note *note; /* for the audit log; NULL: none */
+    char *id;          /* HTTP: what the log and X-Request-Id call the request; else NULL */
+    uint64_t taken_ns; /* when the turn began that took it */
     char *secret;    /* of a token that is being made: told in the answer, kept nowhere else */
     uint64_t ticket; /* late: its place, by which the client knows the push */
     uint8_t state;   /* enum pending_state */
@@ -358,6 +372,13 @@ void action_run(struct conn *c, struct call *call, bool close);
 
 /* queue.c */
 void queue_run(struct conn *c, const struct call *call, bool close);
+
+/* slow.c - what requests are called, and those that took long */
+void slow_init(struct server *s);
+void slow_done(struct server *s);
+struct slice slow_id(struct conn *c); /* of the request that is being taken; RESP: empty */
+/* It is answered: is it one for the log? `p` and `ev` as far as there are any. */
+void slow_look(struct conn *c, const struct pending_reply *p, const struct event *ev);
 
 /* watch.c */
 void watch_open(struct conn *c, const struct call *call);

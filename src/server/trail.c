@@ -1,4 +1,5 @@
-/* trail.c - the lines of the audit log: notes of requests, and what came of them. */
+/* trail.c - what operators do, for the log and the audit log: notes of requests, and what came of
+ * them. */
 #include "server/trail.h"
 
 #include "audit/audit.h"
@@ -19,13 +20,14 @@ const char trail_refused_text[] =
 struct trail_note {
     const struct command *command;
     bool quiet; /* not an operator's: only a refusal is told */
+    bool act;   /* an operator's that changes something: it is in the log, too */
     bool force, known;
     bool drawn; /* its name was made up by this node, and will be another one when it is read
                    again */
     uint64_t fence, names;
     uint64_t asked; /* number of the line that said it was asked for; 0: none */
     char token[TOKEN_ID_BYTES];
-    struct slice account, ns, name, target, detail, reason;
+    struct slice account, ns, name, target, detail, reason, id;
 };
 
 /* --- texts --- */
@@ -174,6 +176,7 @@ static void fill_what(const struct call *call, struct trail_note *n)
     bool of_account = call->kind != CALL_REPLY && op_is_of_account(call->op.kind);
     bool of_node = call->action == ACTION_CLUSTER;
     bool of_queue = args_has(args, P_QUEUE);
+    bool of_log = call->action == ACTION_LOG_LEVEL;
     n->known = true;
     n->force = args_has(args, P_FORCE);
     if (of_account) {
@@ -186,8 +189,8 @@ static void fill_what(const struct call *call, struct trail_note *n)
     } else if (of_node) {
         n->name = call->text;
         n->detail = call->peer;
-    } else if (of_queue) {
-        n->name = args_text(args, P_QUEUE);
+    } else if (of_queue || of_log) {
+        n->name = args_text(args, of_queue ? P_QUEUE : P_LEVEL);
     } else {
         n->ns = call->op.ns;
         n->name = call->op.name.len ? call->op.name : call->op.session;
@@ -222,7 +225,7 @@ static struct slice keep(char **at, struct slice s)
 static struct trail_note *note_keep(const struct trail_note *n)
 {
     size_t bytes = n->account.len + n->ns.len + n->name.len + n->target.len + n->detail.len +
-                   n->reason.len;
+                   n->reason.len + n->id.len;
     struct trail_note *kept = mem_alloc(sizeof *kept + bytes);
     char *at = (char *)(kept + 1);
     *kept = *n;
@@ -232,6 +235,7 @@ static struct trail_note *note_keep(const struct trail_note *n)
     kept->target = keep(&at, n->target);
     kept->detail = keep(&at, n->detail);
     kept->reason = keep(&at, n->reason);
+    kept->id = keep(&at, n->id);
     return kept;
 }
 
@@ -269,13 +273,18 @@ enum trail_step trail_begin(struct conn *c, const struct call *call, struct trai
 {
     struct trail *t = &c->server->trail;
     *ret = NULL;
-    if (!t->audit || call->kind == CALL_REPLY)
+    if (call->kind == CALL_REPLY)
         return TRAIL_GO;
     bool loud = is_operators(call->command);
+    bool act = loud && !(call->command->flags & CMD_READ);
+    if (!t->audit && !act)
+        return TRAIL_GO;
     if (!loud && (!call->context->closed || call->kind != CALL_OP || op_is_read(call->op.kind)))
         return TRAIL_GO;
     struct trail_note note = note_of(c, call);
     note.quiet = !loud;
+    note.act = act;
+    note.id = slow_id(c);
     if (loud && t->required) {
         enum trail_step step = ask(c, &note);
         if (step != TRAIL_GO)
@@ -297,6 +306,11 @@ static bool is_refusal(enum belay_err err)
            err == BELAY_ERR_THROTTLED;
 }
 
+static const char *outcome_of(enum belay_err err)
+{
+    return err == BELAY_OK ? "ok" : err_word(err);
+}
+
 /* `err` BELAY_OK: done. */
 static void write_outcome(struct conn *c, const struct trail_note *n, enum belay_err err,
                           const struct event *ev)
@@ -311,7 +325,7 @@ static void write_outcome(struct conn *c, const struct trail_note *n, enum belay
     }
     put_who(&line, c, n);
     put_what(&line, n, true);
-    put_text(&line, "outcome", slice_str(err == BELAY_OK ? "ok" : err_word(err)));
+    put_text(&line, "outcome", slice_str(outcome_of(err)));
     if (ev && ev->index) {
         if (ev->kind == EVENT_BROKEN || ev->kind == EVENT_SESSION_ENDED)
             buf_printf(&line, ",\"count\":%" PRIu64, ev->count);
@@ -320,9 +334,36 @@ static void write_outcome(struct conn *c, const struct trail_note *n, enum belay
     (void)end_line(t, &line);
 }
 
+/* --- the log --- */
+
+static void put_part(struct buf *out, const char *key, struct slice s)
+{
+    if (s.len)
+        buf_printf(out, " %s=%s", key, log_bytes(s));
+}
+
+/* One line an act, whatever came of it. */
+static void say_act(const struct conn *c, const struct trail_note *n, const char *outcome)
+{
+    struct buf more = {0};
+    if (!n || !n->act)
+        return;
+    put_part(&more, "account", n->account);
+    put_part(&more, "token", slice_of(n->token, n->token[0] ? TOKEN_ID_BYTES : 0));
+    put_part(&more, "namespace", n->ns);
+    put_part(&more, "name", n->name);
+    put_part(&more, "for", n->target);
+    put_part(&more, "id", n->id);
+    log_info("server.admin", "command=\"%.*s\" outcome=\"%s\" address=\"%s\"%s",
+             (int)n->command->name.len, n->command->name.data, outcome, c->address,
+             buf_cstr(&more));
+    buf_done(&more);
+}
+
 void trail_end(struct conn *c, struct trail_note *note, const struct event *ev)
 {
     enum belay_err err = ev->kind == EVENT_FAILED ? ev->err : BELAY_OK;
+    say_act(c, note, outcome_of(err));
     bool told = note && (!note->quiet || ev->by_break || is_refusal(err));
     if (told && c->server->trail.audit)
         write_outcome(c, note, err, ev);
@@ -332,6 +373,7 @@ void trail_end(struct conn *c, struct trail_note *note, const struct event *ev)
 void trail_end_reply(struct conn *c, struct trail_note *note, const struct reply *r)
 {
     enum belay_err err = r->kind == REPLY_ERROR ? r->err : BELAY_OK;
+    say_act(c, note, outcome_of(err));
     if (note && c->server->trail.audit && (!note->quiet || is_refusal(err)))
         write_outcome(c, note, err, NULL);
     free(note);
@@ -339,6 +381,7 @@ void trail_end_reply(struct conn *c, struct trail_note *note, const struct reply
 
 void trail_end_unknown(struct conn *c, struct trail_note *note)
 {
+    say_act(c, note, "unknown");
     if (note && !note->quiet && c->server->trail.audit) {
         struct buf line = {0};
         begin_line(&line, "command");

@@ -1,5 +1,5 @@
-/* trail.h - what goes into the audit log (audit/audit.h): who asked for what, and what came of
- * it.
+/* trail.h - what operators do: who asked for what, and what came of it. It goes into the audit
+ * log (audit/audit.h), and what changes something also into the log (server.admin).
  *
  *   a command of an operator  --trail_begin()--> a note, kept with its pending reply
  *   its answer                --trail_end()----> one line
@@ -26,7 +26,7 @@ struct trail_note;
 enum { TRAIL_REFUSALS_PER_S = 100, TRAIL_REFUSALS_AT_ONCE = 1000 };
 
 struct trail {
-    struct audit *audit; /* NULL: nobody wants to know */
+    struct audit *audit; /* NULL: there is none */
     bool required;
     struct limiter refusals; /* of one slot */
     uint64_t skipped, skipped_told;

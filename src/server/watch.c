@@ -46,7 +46,7 @@ static void open_stream(struct conn *c)
 {
     c->closing_in = false;
     conn_use_out(c);
-    http_write_stream_head(&c->out);
+    http_write_stream_head(&c->out, slow_id(c));
     conn_dirty(c);
 }
 
@@ -161,7 +161,7 @@ static void put_gone(struct conn *c, uint64_t seq)
 {
     struct arena *a = &c->server->reply_arena;
     c->server->metrics.closed_lagging++;
-    log_debug("watch.lagging", "connection=%llu event=%llu", (unsigned long long)c->id,
+    log_debug("watch.lagging", "connection=%llu lost=%llu", (unsigned long long)c->id,
               (unsigned long long)seq);
     arena_reset(a);
     if (c->door == DOOR_HTTP) {

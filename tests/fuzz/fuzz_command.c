@@ -58,7 +58,7 @@ static void check_http(const struct reply *r)
     if (r->kind != REPLY_NONE && buf_len(&wire) < REQUEST_BYTES_MAX / 4)
         BELAY_CHECK(json_parse_in(buf_slice(&wire), &a, &root, &bad));
     buf_clear(&wire);
-    http_write(&wire, r, true);
+    http_write(&wire, r, (struct http_manner){.keep_alive = true, .id = SLICE("7")});
     BELAY_CHECK(slice_starts(buf_slice(&wire), SLICE("HTTP/1.1 ")));
     arena_done(&a);
     buf_done(&wire);

@@ -388,6 +388,58 @@ static void log_text_is_printable_and_bounded(void **state)
     assert_ptr_not_equal(text, other);
 }
 
+static void a_log_line_becomes_json(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } rows[] = {
+        {"", ""},
+        {"node=2", ",\"node\":2"},
+        {"ms=1.250 n=-7 zero=0", ",\"ms\":1.250,\"n\":-7,\"zero\":0"},
+        {"a=007 b=1. c=.5 d=- e=1e5 f=", ",\"a\":\"007\",\"b\":\"1.\",\"c\":\".5\",\"d\":\"-\","
+                                         "\"e\":\"1e5\",\"f\":\"\""},
+        {"id=123456789012345 big=1234567890123456",
+         ",\"id\":123456789012345,\"big\":\"1234567890123456\""},
+        {"name=\"7\" x=\"\"", ",\"name\":\"7\",\"x\":\"\""},
+        {"error=\"no \"such\" file\" path=/a",
+         ",\"error\":\"no \\\"such\\\" file\",\"path\":\"/a\""},
+        {"path=C:\\x", ",\"path\":\"C:\\\\x\""},
+        {"error=\"the line was cu", ",\"error\":\"the line was cu\""},
+        {"polling every 5 ms", ",\"text\":\"polling every 5 ms\""},
+        {"node=1 and more", ",\"node\":1,\"text\":\"and more\""},
+    };
+    char out[LOG_LINE_MAX];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t n = log_put_members(out, sizeof out, rows[i].text);
+        assert_int_equal(n, strlen(rows[i].want));
+        assert_memory_equal(out, rows[i].want, n);
+    }
+    /* what a client sent cannot look like another key */
+    char line[256];
+    (void)snprintf(line, sizeof line, "name=%s ok=1", log_bytes(SLICE("x\" ok=2 y=\"\\")));
+    static const char want[] = ",\"name\":\"x\\\\x22 ok=2 y=\\\\x22\\\\x5c\",\"ok\":1";
+    assert_int_equal(log_put_members(out, sizeof out, line), sizeof want - 1);
+    assert_memory_equal(out, want, sizeof want - 1);
+    /* a member that has no room is left out as a whole, with those behind it */
+    for (size_t cap = 0; cap < 20; cap++)
+        assert_int_equal(log_put_members(out, cap, "ab=12 cd=\"34\" e=5"), cap < 8    ? 0
+                                                                           : cap < 18 ? 8
+                                                                                      : 18);
+}
+
+static void log_levels_have_words(void **state)
+{
+    (void)state;
+    enum log_level level = LOG_NONE;
+    assert_true(log_level_of(SLICE("debug"), &level));
+    assert_int_equal(level, LOG_DEBUG);
+    assert_string_equal(log_level_word(LOG_WARN), "warn");
+    assert_false(log_level_of(SLICE("loud"), &level));
+    assert_false(log_level_of(SLICE(""), &level));
+    assert_int_equal(level, LOG_DEBUG);
+}
+
 static void errors_have_words(void **state)
 {
     (void)state;
@@ -438,6 +490,8 @@ int main(void)
         cmocka_unit_test(hashes_have_known_values),
         cmocka_unit_test(a_rank_is_the_place_in_the_row),
         cmocka_unit_test(log_text_is_printable_and_bounded),
+        cmocka_unit_test(a_log_line_becomes_json),
+        cmocka_unit_test(log_levels_have_words),
         cmocka_unit_test(errors_have_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -381,7 +381,8 @@ static void headers_find_their_place(void **state)
     struct slice in =
         SLICE("POST /p HTTP/1.1\r\nhost:  belay:7117 \r\nContent-type: application/json\r\n"
               "ORIGIN: http://a\r\nAccept: text/event-stream\r\nAccept: */*\r\n"
-              "Last-Event-ID: 42\r\nAuthorization: Bearer t\r\nIdempotency-Key: k-1\r\n\r\n");
+              "Last-Event-ID: 42\r\nAuthorization: Bearer t\r\nIdempotency-Key: k-1\r\n"
+              "X-Request-ID: r-1\r\nX-Request-Id: r-2\r\n\r\n");
     assert_int_equal(http_next(in, &arena, &req, &used, &err), HTTP_DONE);
     assert_true(slice_eq(req.host, SLICE("belay:7117")));
     assert_true(slice_eq(req.content_type, SLICE("application/json")));
@@ -390,8 +391,27 @@ static void headers_find_their_place(void **state)
     assert_true(slice_eq(req.last_event_id, SLICE("42")));
     assert_true(slice_eq(req.authorization, SLICE("Bearer t")));
     assert_true(slice_eq(req.idempotency_key, SLICE("k-1")));
+    assert_true(slice_eq(req.request_id, SLICE("r-1")));
     assert_int_equal(req.n_words, 0);
     arena_done(&arena);
+}
+
+static void an_id_is_short_and_printable(void **state)
+{
+    (void)state;
+    char long_id[HTTP_ID_BYTES_MAX + 1];
+    memset(long_id, 'x', sizeof long_id);
+    assert_true(http_is_id(SLICE("a")));
+    assert_true(http_is_id(SLICE("!\"\\~")));
+    assert_true(http_is_id(slice_of(long_id, HTTP_ID_BYTES_MAX)));
+    assert_false(http_is_id(slice_of(long_id, sizeof long_id)));
+    assert_false(http_is_id(SLICE("")));
+    assert_false(http_is_id(slice_of(NULL, 0)));
+    assert_false(http_is_id(SLICE("a b")));
+    assert_false(http_is_id(SLICE("a\t")));
+    assert_false(http_is_id(SLICE("a\0")));
+    assert_false(http_is_id(SLICE("\xfc")));
+    assert_false(http_is_id(SLICE("\x7f")));
 }
 
 static const struct {
@@ -517,6 +537,7 @@ int main(void)
         cmocka_unit_test(malformed_requests_are_refused),
         cmocka_unit_test(limits_are_exact),
         cmocka_unit_test(headers_find_their_place),
+        cmocka_unit_test(an_id_is_short_and_printable),
         cmocka_unit_test(a_body_adds_fields),
         cmocka_unit_test(segments_are_decoded),
         cmocka_unit_test(first_bytes_tell_the_protocol),

@@ -262,7 +262,7 @@ static void a_response_has_its_length_before_its_body(void **state)
                         "X-Content-Type-Options: nosniff\r\n";
     char want[512];
     buf_put_str(&out, "before");
-    http_write(&out, released(), true);
+    http_write(&out, released(), (struct http_manner){.keep_alive = true});
     (void)snprintf(want, sizeof want, "beforeHTTP/1.1 200 OK\r\n%sContent-Length: 27\r\n\r\n%s",
                    start, "{\"released\":true,\"lock\":{}}");
     assert_string_equal(buf_cstr(&out), want);
@@ -270,18 +270,19 @@ static void a_response_has_its_length_before_its_body(void **state)
     buf_clear(&out);
     struct reply *r = stale();
     r->headers = SLICE("Retry-After: 1\r\n");
-    http_write_head(&out, r, false);
-    (void)snprintf(want, sizeof want,
-                   "HTTP/1.1 409 Conflict\r\n%sConnection: close\r\nRetry-After: 1\r\n"
-                   "Content-Length: 67\r\n\r\n",
-                   start);
+    http_write(&out, r, (struct http_manner){.bare = true, .id = SLICE("id-7")});
+    (void)snprintf(
+        want, sizeof want,
+        "HTTP/1.1 409 Conflict\r\n%sX-Request-Id: id-7\r\nConnection: close\r\nRetry-After: 1\r\n"
+        "Content-Length: 67\r\n\r\n",
+        start);
     assert_string_equal(buf_cstr(&out), want);
 
     buf_clear(&out);
     r = none();
-    http_write(&out, r, true);
+    http_write(&out, r, (struct http_manner){.keep_alive = true});
     r->status = 204;
-    http_write(&out, r, true);
+    http_write(&out, r, (struct http_manner){.keep_alive = true});
     assert_string_equal(
         buf_cstr(&out),
         "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
@@ -292,7 +293,7 @@ static void a_response_has_its_length_before_its_body(void **state)
     r = plain();
     r->media = "text/html";
     r->status = 503;
-    http_write(&out, r, true);
+    http_write(&out, r, (struct http_manner){.keep_alive = true});
     assert_string_equal(buf_cstr(&out),
                         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/html\r\n"
                         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"

@@ -50,6 +50,7 @@ static const struct {
     {"CLUSTER REMOVE", 'c'},
     {"CLUSTER TRANSFER", 'c'},
     {"CLUSTER PRIORITY", 'c'},
+    {"LOG LEVEL", 'c'},
     {"USE", '*'},
     {"WATCH", 'r'},
     {"UNWATCH", '*'},
@@ -152,6 +153,7 @@ static const char *sample(enum param p, const struct command *cmd)
                  "\"owner\":\"o\"}}}]}"},
         {P_EMAIL, "a@b"},
         {P_VERB, "read"},
+        {P_LEVEL, "info"},
         {P_ACCOUNT, "0123456789abcdef"},
         {P_ID, "0123456789abcdef"},
         {P_PEER, "127.0.0.1:7"},
@@ -235,6 +237,7 @@ static void put_json(const struct command *cmd, struct buf *out)
                              : *p == P_PEER                                 ? "peer"
                              : *p == P_HOLD                                 ? "fence"
                              : *p == P_PRIORITY                             ? "priority"
+                             : *p == P_LEVEL                                ? "level"
                              : *p == P_NEW_NS || *p == P_FULL_NAME          ? "name"
                              : *p == P_NAME && !strstr(cmd->path, "{name}") ? "name"
                                                                             : NULL;
