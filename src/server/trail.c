@@ -345,15 +345,23 @@ static void put_part(struct buf *out, const char *key, struct slice s)
 /* One line an act, whatever came of it. */
 static void say_act(const struct conn *c, const struct trail_note *n, const char *outcome)
 {
+    struct trail *t = &c->server->trail;
     struct buf more = {0};
     if (!n || !n->act)
         return;
+    if (limiter_take(&t->acts, 0, uv_hrtime())) {
+        t->acts_skipped++;
+        return;
+    }
     put_part(&more, "account", n->account);
     put_part(&more, "token", slice_of(n->token, n->token[0] ? TOKEN_ID_BYTES : 0));
     put_part(&more, "namespace", n->ns);
     put_part(&more, "name", n->name);
     put_part(&more, "for", n->target);
     put_part(&more, "id", n->id);
+    if (t->acts_skipped)
+        buf_printf(&more, " skipped=%" PRIu64, t->acts_skipped);
+    t->acts_skipped = 0;
     log_info("server.admin", "command=\"%.*s\" outcome=\"%s\" address=\"%s\"%s",
              (int)n->command->name.len, n->command->name.data, outcome, c->address,
              buf_cstr(&more));
@@ -486,6 +494,7 @@ bool trail_open(struct server *s)
 {
     struct trail *t = &s->trail;
     const char *why = NULL;
+    limiter_init(&t->acts, TRAIL_ACTS_PER_S, TRAIL_ACTS_AT_ONCE);
     if (!s->config->audit)
         return true;
     t->required = s->config->audit_required;
@@ -528,6 +537,7 @@ void trail_look(struct server *s)
 void trail_close(struct server *s)
 {
     struct trail *t = &s->trail;
+    limiter_done(&t->acts);
     if (!t->audit)
         return;
     say_where(s, "audit.closed");

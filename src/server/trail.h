@@ -24,12 +24,16 @@ struct server;
 struct trail_note;
 
 enum { TRAIL_REFUSALS_PER_S = 100, TRAIL_REFUSALS_AT_ONCE = 1000 };
+/* Lines in the log. Above that they are counted: a pipe that is full of them would lose others. */
+enum { TRAIL_ACTS_PER_S = 100, TRAIL_ACTS_AT_ONCE = 100 };
 
 struct trail {
     struct audit *audit; /* NULL: there is none */
     bool required;
     struct limiter refusals; /* of one slot */
     uint64_t skipped, skipped_told;
+    struct limiter acts; /* of one slot */
+    uint64_t acts_skipped;
     size_t n_asked;   /* connections that wait for their line */
     int error;        /* what the log said last of it */
     uv_async_t wrote; /* from the thread that writes */
