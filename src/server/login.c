@@ -30,6 +30,8 @@ static const uint64_t NS_PER_MS = 1000000;
 
 const char login_lost_text[] = "the cluster could not be asked whether the token is valid";
 
+const char login_unsure_text[] = "the cluster could not be asked whether this is allowed";
+
 const char login_busy_text[] = "too many connections of this token";
 
 uint64_t login_wall_ms(void)
@@ -193,6 +195,48 @@ enum login_step login_try(struct conn *c, struct slice id, struct slice secret)
             return succeed(c, id);
     }
     return fail(c, id);
+}
+
+/* --- once more --- */
+
+/* What is ordered is looked at once more by the group in which it takes effect. What changes the
+ * members, or goes to PostgreSQL, is not. */
+static bool acts_outside(const struct call *call)
+{
+    if (call->kind != CALL_ACTION)
+        return false;
+    return call->action == ACTION_QUEUE_PUSH || call->action == ACTION_QUEUE_LIST ||
+           call->action == ACTION_QUEUE_MANAGE ||
+           (call->action == ACTION_CLUSTER && call->command != command_get(CMD_CLUSTER_STATUS));
+}
+
+static void on_confirmed(struct ask *ask, const struct event *ev)
+{
+    struct conn *c = list_item(ask, struct conn, login_ask);
+    bool refused = ev->kind == EVENT_FAILED &&
+                   (ev->err == BELAY_ERR_LOGIN || ev->err == BELAY_ERR_NOT_FOUND);
+    c->standing = refused ? LOGIN_NO : ev->kind == EVENT_ROWS ? LOGIN_OK : LOGIN_LOST;
+    c->confirmed = true;
+    c->logging_in = false;
+    conn_dirty(c);
+}
+
+/* Group 0 is asked for the account, as that token: where it is revoked, that is refused. */
+enum login_step login_confirm(struct conn *c, const struct call *call)
+{
+    const struct context *asker = call->context;
+    if (!acts_outside(call))
+        return LOGIN_OK;
+    if (!c->confirmed) {
+        struct op op = {.kind = OP_ACCOUNT_SHOW,
+                        .account = asker->account,
+                        .token = asker->who ? asker->who->number : 0,
+                        .rights = asker->generation};
+        c->logging_in = true;
+        c->login_ask = (struct ask){.answer = on_confirmed};
+        engine_submit(c->server->engine, &op, &c->login_ask);
+    }
+    return c->confirmed ? (enum login_step)c->standing : LOGIN_WAIT;
 }
 
 /* --- HTTP --- */

@@ -511,6 +511,42 @@ static void refuse_busy(struct conn *c, const struct reply *busy, bool close)
     pipeline_reply(c, busy, close);
 }
 
+enum admission { ADMIT_GO, ADMIT_WAIT, ADMIT_REFUSED /* and answered */ };
+
+static enum admission refuse(struct conn *c, enum belay_err err, const char *what, bool close)
+{
+    struct server *s = c->server;
+    count(s, s->call.manner.command, OUTCOME_ERROR);
+    if (err == BELAY_ERR_LOGIN)
+        trail_refuse(c, &s->call, err);
+    pipeline_reply(c, reply_error(&s->request_arena, err, "%s", what), close);
+    return ADMIT_REFUSED;
+}
+
+/* The client has the right to it. Is there room, does the right still count where no group looks
+ * again, and is it in the audit log? */
+static enum admission admit(struct conn *c, struct call *call, bool close)
+{
+    if (call->kind != CALL_REPLY && !has_room(c, call, close))
+        return ADMIT_REFUSED;
+    enum login_step standing = login_confirm(c, call);
+    if (standing == LOGIN_WAIT)
+        return ADMIT_WAIT;
+    if (standing == LOGIN_NO)
+        return refuse(c, BELAY_ERR_LOGIN, err_text(BELAY_ERR_LOGIN), close);
+    if (standing == LOGIN_LOST)
+        return refuse(c, BELAY_ERR_UNAVAILABLE, login_unsure_text, close);
+    switch (trail_begin(c, call, &c->server->note)) {
+    case TRAIL_GO:
+        break;
+    case TRAIL_WAIT:
+        return ADMIT_WAIT;
+    case TRAIL_REFUSED:
+        return refuse(c, BELAY_ERR_UNAVAILABLE, trail_refused_text, close);
+    }
+    return ADMIT_GO;
+}
+
 /* Runs the request that was taken. False: it waits for its login, and is taken again. */
 static bool run(struct conn *c, bool close)
 {
@@ -541,20 +577,9 @@ static bool run(struct conn *c, bool close)
     }
     command_read(&s->request, &context, &s->request_arena, call);
     s->taken_ns = s->turn_ns ? s->turn_ns : uv_hrtime();
-    if (call->kind != CALL_REPLY && !has_room(c, call, close))
-        return true;
-    switch (trail_begin(c, call, &s->note)) {
-    case TRAIL_GO:
-        break;
-    case TRAIL_WAIT:
-        return false;
-    case TRAIL_REFUSED:
-        count(s, call->manner.command, OUTCOME_ERROR);
-        pipeline_reply(
-            c, reply_error(&s->request_arena, BELAY_ERR_UNAVAILABLE, "%s", trail_refused_text),
-            close);
-        return true;
-    }
+    enum admission step = admit(c, call, close);
+    if (step != ADMIT_GO)
+        return step == ADMIT_REFUSED;
     switch (call->kind) {
     case CALL_OP:
         pipeline_submit(c, call, close);
@@ -727,6 +752,7 @@ size_t pipeline_feed(struct conn *c, struct slice in)
         c->server->taken_ns = 0;
         if (n == 0)
             break;
+        c->confirmed = false;
         used += n;
         if (used < in.len && !c->closing_in && uv_hrtime() >= until) {
             conn_yield(c);

@@ -252,6 +252,8 @@ struct conn {
     bool login_asked;  /* for that request, group 0 has been */
     bool login_lost;   /* and did not answer */
     bool login_slowed; /* and its refusal has waited */
+    bool confirmed;    /* group 0 has been asked about that request: login_confirm() */
+    uint8_t standing;  /* and this is what it said: enum login_step */
     bool again;        /* the request was taken before, and waited */
     bool closing_in;   /* no more requests are taken; close when all is written */
     bool doomed;       /* close at the end of the turn, whatever is unsent */
@@ -348,10 +350,13 @@ enum login_step {
     LOGIN_BUSY, /* it counts, but has too many connections */
     LOGIN_WAIT, /* leave the request where it is: it is read again */
 };
-extern const char login_lost_text[], login_busy_text[];
+extern const char login_lost_text[], login_busy_text[], login_unsure_text[];
 uint64_t login_wall_ms(void); /* time of day */
 enum login_step login_try(struct conn *c, struct slice id, struct slice secret);
 enum login_step login_http(struct conn *c, const struct request *req);
+/* Before something is done that no group looks at when it takes effect: does the client's token
+ * still count? LOGIN_OK, _NO, _LOST or _WAIT. */
+enum login_step login_confirm(struct conn *c, const struct call *call);
 /* What it may do, as of now. False: it has not logged in, or that counts no more. */
 bool login_who(struct conn *c, uint64_t wall_ms, struct machine_token *ret);
 void login_used(struct conn *c, const struct machine_token *who, uint64_t wall_ms);
