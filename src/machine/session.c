@@ -317,13 +317,21 @@ void session_detach(struct machine *m, const struct op *op, struct effects *fx)
     ev->posted = posted;
 }
 
+/* The node of the connection that it is attached to asks without a token. It does not know who is
+ * logged in there by now: a token that is gone has nothing kept. */
+static bool may_keep(const struct machine *m, const struct op *op, const struct session *s)
+{
+    bool by_node = m->closed && op->token == 0;
+    return by_node ? token_lives(m, s->token) : token_owns_session(op, s);
+}
+
 void session_keepalive(struct machine *m, const struct op *op, struct effects *fx)
 {
     uint64_t alive = 0;
     for (size_t i = 0; i <= op->more.n; i++) {
         struct slice id = i == 0 ? op->session : op->more.items[i - 1];
         struct session *s = id.len ? session_find(m, op->account, id) : NULL;
-        if (!s || session_over(s, m->now_ms) || !token_owns_session(op, s))
+        if (!s || session_over(s, m->now_ms) || !may_keep(m, op, s))
             continue;
         keep_for_all(m, s);
         alive++;
