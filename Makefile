@@ -138,6 +138,14 @@ $(OUT)/%.o: %.c $(FLAGS)
 
 $(OUT)/src/queue/schema.o: src/queue/schema.sql
 
+# `belay version --json` names the commit; without a repository of our own it is not known.
+COMMIT := $(if $(wildcard .git),$(shell git rev-parse HEAD 2>/dev/null))
+$(OUT)/commit: FORCE
+	@mkdir -p $(@D)
+	@echo '$(COMMIT)' | cmp -s - $@ || echo '$(COMMIT)' >$@
+$(OUT)/src/cli/main.o: $(OUT)/commit
+$(OUT)/src/cli/main.o: private CPPFLAGS += -DBELAY_COMMIT='"$(COMMIT)"'
+
 $(OUT)/llhttp/%.o: /usr/share/llhttp/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)

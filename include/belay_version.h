@@ -2,5 +2,5 @@
 #ifndef BELAY_VERSION_H
 #define BELAY_VERSION_H
 
-#define BELAY_VERSION "0.1.0"
+#define BELAY_VERSION "0.2.0"
 #endif

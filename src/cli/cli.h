@@ -200,6 +200,9 @@ int cli_page(struct cli *c, struct cli_pages *p, const struct belay_reply **ret_
 int cli_list(struct cli *c, const char *what, struct cli_table *t, const char *const *heads,
              void (*row)(struct cli_table *t, const struct belay_reply *r));
 
+/* The commit that this program was built from, for `belay version`; "": not known. */
+void cli_built_from(const char *text);
+
 /* ---- the rows ------------------------------------------------------------------------- */
 
 extern const struct cli_command cli_cmd_acquire, cli_cmd_release, cli_cmd_renew,

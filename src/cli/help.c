@@ -1,7 +1,6 @@
 /* help.c - everything that is said about the subcommands, made from their rows: `belay help`,
- * man pages, completions for bash, zsh and fish; and `belay version`. */
+ * man pages, completions for bash, zsh and fish. */
 #include "cli/cli.h"
-#include "server/server.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -400,24 +399,4 @@ const struct cli_command cli_cmd_help = {
     .options = help_options,
     .max_words = 1,
     .run = help,
-};
-
-static int version(struct cli *c)
-{
-    if (c->json)
-        printf("{\"version\":\"%s\",\"level\":%u}\n", BELAY_VERSION, server_level());
-    else
-        printf("belay %s\n", BELAY_VERSION);
-    return CLI_OK;
-}
-
-const struct cli_command cli_cmd_version = {
-    .name = "version",
-    .args = "",
-    .summary = "the version of this program",
-    .about =
-        "With --json also the newest level that it knows: the rules that a replicated state\n"
-        "follows (belay cluster status shows those in force).",
-    .examples = "  belay version --json",
-    .run = version,
 };

@@ -6,6 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef BELAY_COMMIT /* the makefile knows it */
+#define BELAY_COMMIT ""
+#endif
+
 static int run_row(const struct cli_command *command, int argc, char **argv)
 {
     struct cli c = {.command = command, .color = cli_color_wanted(STDOUT_FILENO)};
@@ -38,6 +42,7 @@ static void open_standard_files(void)
 int main(int argc, char **argv)
 {
     open_standard_files();
+    cli_built_from(BELAY_COMMIT);
     if (argc < 2) {
         char *words[] = {(char[]){"help"}, NULL};
         run_row(&cli_cmd_help, 1, words);

@@ -3,6 +3,7 @@
 
 #include "auth/rule.h"
 #include "base/check.h"
+#include "base/format.h"
 #include "machine/account.h"
 #include "machine/level.h"
 #include "machine/outbox.h"
@@ -132,7 +133,7 @@ static uint64_t version_of(const struct op *op)
 {
     BELAY_CHECK(op->kind < OP_KIND_COUNT);
     if (op->token || op->rights || op->wall_ms || op->until_ms)
-        return OP_VERSION;
+        return FORMAT_OP;
     return op->number ? OP_VERSION_NO_TOKEN : OP_VERSION_NO_NUMBER;
 }
 
@@ -160,7 +161,7 @@ enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
     uint64_t version = reader_byte(&r);
     uint64_t kind = reader_byte(&r);
     uint64_t present = reader_u64(&r);
-    if (r.bad || version == 0 || version > OP_VERSION || kind >= OP_KIND_COUNT ||
+    if (r.bad || version < FORMAT_OP_OLDEST || version > FORMAT_OP || kind >= OP_KIND_COUNT ||
         present >> OP_FIELD_COUNT)
         return BELAY_ERR_CORRUPT;
     op.kind = (enum op_kind)kind;
@@ -172,10 +173,8 @@ enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
     }
     OP_FIELD_MAP(X)
 #undef X
-    uint64_t wants = version_of(&op);
-    if (r.left.len != 0 || wants > version ||
-        (wants < version && version > OP_VERSION_NO_NUMBER))
-        return BELAY_ERR_CORRUPT; /* each op has one form, the lowest that has what it needs */
+    if (r.left.len != 0 || version != version_of(&op))
+        return BELAY_ERR_CORRUPT;
     *ret_op = op;
     return BELAY_OK;
 }

@@ -158,7 +158,7 @@ enum op_flag {
 };
 
 /* X(type, name): every field that travels. u64 are varints, bytes are length + bytes, names is
- * a list of bytes. The order is the wire order: add at the end only, and raise OP_VERSION.
+ * a list of bytes. The order is the wire order: add at the end only, and raise FORMAT_OP.
  *
  * `target` is the asker (CANCEL), the connection (ATTACH, DETACH), a group (NAMESPACE_CREATE,
  * ENROL, MESSAGES, TAKEN), the level (LEVEL) or a number of a run (NODE). `more` names are taken
@@ -213,10 +213,10 @@ struct op {
 #undef X
 };
 
-/* 1: without program, 2: without request, 3: without number, 4: without token and all behind
- * it; still read. An op is written in the lowest version that has what it needs: equal states
- * have equal messages, and nodes of an earlier version read what they can follow. */
-enum { OP_VERSION = 5, OP_VERSION_NO_TOKEN = 4, OP_VERSION_NO_NUMBER = 3 };
+/* 3: without number, 4: without token and all behind it. Each op has one form, the lowest that
+ * has what it needs: equal states have equal messages, and nodes of an earlier version read what
+ * they can follow. */
+enum { OP_VERSION_NO_TOKEN = 4, OP_VERSION_NO_NUMBER = 3 };
 
 /* An asker's number: place of a node, its run, and a count that goes on in that run. The top
  * bit is set when it does not stay to wait: its place in a line outlives the node's run, and

@@ -2,6 +2,7 @@
 #include "machine/program.h"
 
 #include "base/check.h"
+#include "base/format.h"
 #include "machine/op.h"
 
 #include <stddef.h>
@@ -48,7 +49,7 @@ enum program_node program_node(struct slice word)
 
 void program_begin(struct buf *out, size_t n_statements)
 {
-    buf_put_byte(out, PROGRAM_VERSION);
+    buf_put_byte(out, FORMAT_PROGRAM);
     varint_put(out, n_statements);
 }
 
@@ -185,7 +186,7 @@ struct slice program_get_branch(struct reader *r)
 
 uint64_t program_get_begin(struct reader *r)
 {
-    if (reader_byte(r) != PROGRAM_VERSION)
+    if (reader_byte(r) != FORMAT_PROGRAM)
         r->bad = true;
     return reader_u64(r);
 }

@@ -50,7 +50,6 @@ enum program_node {
 };
 
 enum {
-    PROGRAM_VERSION = 1,
     PROGRAM_OPERANDS_MAX = 64, /* of one AND, OR, XOR */
     PROGRAM_LENGTH_BYTES = 4,  /* before a branch of IF */
 };

@@ -7,6 +7,7 @@
  * (names, numbers, places in line), nothing in the order of a table. Reading trusts nothing. */
 #include "machine/snapshot.h"
 #include "base/check.h"
+#include "base/format.h"
 #include "base/mem.h"
 #include "machine/holders.h"
 #include "machine/invariants.h"
@@ -25,7 +26,6 @@ enum {
     /* 1: no variables, 2: no other groups, 3: no receipts, 4: shards tell group 0 of uses
      * unasked, 5: no level; still read. The level stays where it is in every later version, so
      * that a program which is too old can say so. */
-    SNAPSHOT_VERSION = 6,
     SNAPSHOT_FIRST_WITH_LEVEL = 6,
     SNAPSHOT_MAGIC_BYTES = 8,
     SNAPSHOT_CRC_BYTES = 4
@@ -177,7 +177,7 @@ void machine_encode(const struct machine *m, struct buf *out)
     BELAY_CHECK(m->n_touched == 0);
     size_t start = buf_len(out);
     buf_put(out, magic, sizeof magic);
-    varint_put(out, SNAPSHOT_VERSION);
+    varint_put(out, FORMAT_STATE);
     varint_put(out, m->level);
     varint_put(out, m->applied);
     varint_put(out, m->now_ms);
@@ -734,7 +734,7 @@ enum belay_err machine_decode(struct slice in, struct hash_key key, struct machi
         return BELAY_ERR_CORRUPT;
     struct loader ld = {.m = machine_new(key), .r = {.left = body}};
     ld.version = reader_u64(&ld.r);
-    if (loader_ok(&ld, ld.version >= 1 && ld.version <= SNAPSHOT_VERSION))
+    if (loader_ok(&ld, ld.version >= FORMAT_STATE_OLDEST && ld.version <= FORMAT_STATE))
         read_machine(&ld);
     bool bad = ld.r.bad || machine_unsound(ld.m) != NULL;
     free(ld.numbers);

@@ -1,5 +1,6 @@
 /* peer_frame.c - the bytes of frames and hellos; no sockets. */
 #include "base/buf.h"
+#include "base/format.h"
 #include "base/hash.h"
 #include "machine/varint.h"
 #include "net/peer.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-enum { FRAME_HEAD = 8, HELLO_VERSION = 3, REFUSED_OVER = 2 };
+enum { FRAME_HEAD = 8, REFUSED_OVER = 2 };
 static const char HELLO_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'P', 'R', '1'};
 static const char REFUSAL_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'N', 'O', '1'};
 
@@ -50,7 +51,7 @@ int peer_frame_next(struct slice in, struct slice *ret_frame, size_t *ret_used)
 void peer_hello_encode(const struct peer_hello *h, struct buf *out)
 {
     buf_put(out, HELLO_MAGIC, sizeof HELLO_MAGIC);
-    buf_put_byte(out, HELLO_VERSION);
+    buf_put_byte(out, FORMAT_HELLO);
     varint_put(out, h->cluster);
     varint_put(out, h->node);
     varint_put(out, h->start);
@@ -79,7 +80,7 @@ enum belay_err peer_hello_decode(struct slice in, struct peer_hello *ret)
     if (in.len < sizeof HELLO_MAGIC || memcmp(in.data, HELLO_MAGIC, sizeof HELLO_MAGIC) != 0)
         return BELAY_ERR_CORRUPT;
     struct reader r = {.left = slice_of(in.data + 8, in.len - 8)};
-    if (reader_byte(&r) != HELLO_VERSION)
+    if (reader_byte(&r) != FORMAT_HELLO)
         return BELAY_ERR_CORRUPT;
     h.cluster = reader_u64(&r);
     h.node = reader_u64(&r);

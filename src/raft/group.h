@@ -210,6 +210,8 @@ void group_gate_open(struct group *g);
 bool group_may_vouch(const struct group *g); /* in the term that it is in */
 void group_stands(const struct group *g, struct group_floor *ret);
 
+const char *group_library(void); /* the version of libraft */
+
 void group_conf_encode(const struct group_conf *conf, struct buf *out);
 BELAY_MUST_CHECK enum belay_err group_conf_decode(struct slice in, struct group_conf *ret);
 size_t group_conf_voters(const struct group_conf *conf);

@@ -1,6 +1,7 @@
 /* peer_message.c - the messages between nodes as bytes, and back. */
 #include "raft/peer_message.h"
 
+#include "base/format.h"
 #include "machine/varint.h"
 #include "raft/replica.h"
 
@@ -45,7 +46,7 @@ void peer_message_encode(const struct peer_message *w, struct buf *out)
 {
     BELAY_CHECK(w->type != WIRE_NONE);
     BELAY_CHECK(w->n_entries <= WIRE_ENTRIES_MAX);
-    buf_put_byte(out, (char)WIRE_VERSION);
+    buf_put_byte(out, (char)FORMAT_MESSAGE);
     buf_put_byte(out, (char)w->type);
     varint_put(out, w->group_no);
 #define X(field) varint_put(out, w->field);
@@ -65,7 +66,7 @@ enum belay_err peer_message_decode(struct slice in, struct arena *a, struct peer
 {
     struct reader r = {.left = in};
     struct peer_message w = {0};
-    if (reader_byte(&r) != WIRE_VERSION)
+    if (reader_byte(&r) != FORMAT_MESSAGE)
         return BELAY_ERR_CORRUPT;
     uint8_t type = reader_byte(&r);
     if (type == WIRE_NONE || type >= WIRE_TYPE_COUNT)

@@ -16,7 +16,6 @@
 #include <stdint.h>
 
 enum {
-    WIRE_VERSION = 2,
     WIRE_ENTRIES_MAX = 1024, /* of one message */
 };
 

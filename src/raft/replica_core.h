@@ -2,6 +2,7 @@
 #ifndef BELAY_RAFT_REPLICA_CORE_H
 #define BELAY_RAFT_REPLICA_CORE_H
 
+#include "base/format.h"
 #include "machine/varint.h"
 #include "raft/clock_rate.h"
 #include "raft/place.h"
@@ -11,9 +12,10 @@ enum { RUNS_APART = 64, EARLY_BYTES_MAX = 4 << 20 };
 
 /* The first byte of an entry says what it holds. The second field is the time. */
 enum {
-    ENTRY_VERSION = 1, /* records: node, run, number, op */
-    ENTRY_LEVEL = 2,   /* a level (machine/level.h) that this group follows from here on */
-    ENTRY_ROOM = 128,  /* of an entry, beside a single op */
+    ENTRY_VERSION = FORMAT_ENTRY_OLDEST, /* records: node, run, number, op */
+    ENTRY_LEVEL =
+        FORMAT_ENTRY, /* a level (machine/level.h) that this group follows from here on */
+    ENTRY_ROOM = 128, /* of an entry, beside a single op */
 };
 
 /* A node that hands over ops, and how far they have come: part of the state of a shard. It

@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_HEAD = 16, IDENTITY_VERSION = 1, SNAPSHOT_VERSION = 2, PINNED_SEGMENTS = 3 };
+enum { FILE_HEAD = 16, PINNED_SEGMENTS = 3 };
 static const char IDENTITY_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'I', 'D', '1'};
 static const char SNAPSHOT_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'S', 'N', '1'};
 
@@ -80,6 +80,21 @@ static bool file_open(struct slice in, const char magic[8], uint32_t version,
     return memcmp(head, in.data, FILE_HEAD) == 0;
 }
 
+/* BELAY_ERR_CORRUPT, and why: it may also be whole, and of a later program. */
+static enum belay_err damaged(struct slice in, uint32_t newest, const char *name)
+{
+    uint32_t version = 0;
+    for (size_t i = 0; i < 4 && in.len >= FILE_HEAD; i++)
+        version |= (uint32_t)(unsigned char)in.data[8 + i] << (8 * i);
+    if (version > newest)
+        store_problem("%s: has version %u, this program reads up to %u: damaged, or of a newer "
+                      "belay",
+                      name, version, newest);
+    else
+        store_problem("%s: missing or damaged", name);
+    return BELAY_ERR_CORRUPT;
+}
+
 /* --- identity --- */
 
 static void count_files(void *ctx, const char *name)
@@ -92,7 +107,7 @@ enum belay_err store_write_identity(struct replica *o)
 {
     BELAY_CHECK(place_of(o->config.node) != 0 && o->base.n_groups > 0);
     struct buf out = {0};
-    file_begin(&out, IDENTITY_MAGIC, IDENTITY_VERSION);
+    file_begin(&out, IDENTITY_MAGIC, FORMAT_IDENTITY);
     varint_put(&out, o->cluster);
     varint_put(&out, o->config.node);
     varint_put(&out, o->base.n_groups);
@@ -124,7 +139,7 @@ bool store_read_identity(struct replica *o, struct slice file, uint64_t *ret_nod
                          uint64_t *ret_groups)
 {
     struct reader in;
-    bool sound = file_open(file, IDENTITY_MAGIC, IDENTITY_VERSION, &in);
+    bool sound = file_open(file, IDENTITY_MAGIC, FORMAT_IDENTITY, &in);
     o->cluster = reader_u64(&in);
     *ret_node = reader_u64(&in);
     *ret_groups = reader_u64(&in);
@@ -147,10 +162,8 @@ static enum belay_err check_identity(struct replica *o, struct slice file)
     BELAY_CHECK(!o->journal);
     uint64_t node;
     uint64_t groups;
-    if (!store_read_identity(o, file, &node, &groups)) {
-        store_problem("%s: damaged", IDENTITY_NAME);
-        return BELAY_ERR_CORRUPT;
-    }
+    if (!store_read_identity(o, file, &node, &groups))
+        return damaged(file, FORMAT_IDENTITY, IDENTITY_NAME);
     if (node != o->config.node) {
         store_problem("the data directory belongs to node %" PRIu64 ", not to %" PRIu64, node,
                       o->config.node);
@@ -239,7 +252,7 @@ static void snapshot_encode(const struct replica_group *r, const struct group_sn
     BELAY_CHECK(r->group_no < r->o->base.n_groups && snap->conf_index <= snap->index);
     struct buf conf = {0};
     group_conf_encode(&snap->conf, &conf);
-    file_begin(out, SNAPSHOT_MAGIC, SNAPSHOT_VERSION);
+    file_begin(out, SNAPSHOT_MAGIC, FORMAT_SNAPSHOT);
     varint_put(out, r->group_no);
     varint_put(out, snap->index);
     varint_put(out, snap->term);
@@ -267,8 +280,8 @@ bool store_decode(struct slice bytes, uint16_t group_no, struct group_snapshot *
                   struct origin ret_origins[NODE_PLACES], struct slice *ret_state)
 {
     struct reader in;
-    bool has_starts = file_open(bytes, SNAPSHOT_MAGIC, SNAPSHOT_VERSION, &in);
-    if (!has_starts && !file_open(bytes, SNAPSHOT_MAGIC, 1, &in))
+    bool has_starts = file_open(bytes, SNAPSHOT_MAGIC, FORMAT_SNAPSHOT, &in);
+    if (!has_starts && !file_open(bytes, SNAPSHOT_MAGIC, FORMAT_SNAPSHOT_OLDEST, &in))
         return false;
     uint64_t of = reader_u64(&in);
     ret_snap->index = reader_u64(&in);
@@ -338,9 +351,8 @@ static enum belay_err read_snapshot(struct replica_group *r)
     } else if (err != BELAY_OK ||
                !store_judge(r->o->base.n_groups, r->group_no, buf_slice(&file), judged) ||
                judged->snap.index != r->snapshot.index) {
-        store_problem("%s: missing or damaged", r->snapshot_name);
         machine_close(judged->state);
-        err = BELAY_ERR_CORRUPT;
+        err = damaged(buf_slice(&file), FORMAT_SNAPSHOT, r->snapshot_name);
     } else {
         take_judged(r, judged);
         r->state = judged->state;

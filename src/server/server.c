@@ -466,6 +466,11 @@ unsigned server_level(void)
     return LEVEL_NEWEST;
 }
 
+const char *server_raft_library(void)
+{
+    return group_library();
+}
+
 enum server_end server_run(const struct server_config *config)
 {
     struct server *s = mem_zalloc(sizeof *s);

@@ -108,4 +108,5 @@ enum server_end server_run(const struct server_config *config);
 
 /* The newest level that this program knows (machine/level.h). */
 unsigned server_level(void);
+const char *server_raft_library(void); /* its version */
 #endif

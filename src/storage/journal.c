@@ -84,7 +84,7 @@ void journal_segment_head(char head[JOURNAL_SECTOR], uint64_t number, uint64_t s
     put_u64(head + 16, number);
     put_u64(head + 24, size);
     put_u64(head + 32, salt);
-    put_u32(head + 8, SEGMENT_VERSION);
+    put_u32(head + 8, FORMAT_JOURNAL);
     put_u32(head + 12, crc32c(0, head + 16, JOURNAL_SECTOR - 16));
 }
 

@@ -4,6 +4,7 @@
 #define BELAY_STORAGE_JOURNAL_FORMAT_H
 
 #include "base/check.h"
+#include "base/format.h"
 #include "storage/journal.h"
 
 #include <inttypes.h>
@@ -13,7 +14,6 @@
 static const char SEGMENT_MAGIC[8] = {'B', 'E', 'L', 'A', 'Y', 'J', 'N', 'L'};
 #define BATCH_MAGIC 0x48435442u /* "BTCH" */
 enum {
-    SEGMENT_VERSION = 1,
     BATCH_HEAD = 32,  /* magic, crc, seq, segment, length */
     RECORD_HEAD = 24, /* kind, type, shard, length, term, index */
 };

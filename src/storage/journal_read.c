@@ -157,8 +157,12 @@ enum belay_err journal_read_head(const char *name, struct slice file, struct seg
     uint32_t crc = crc32c(0, file.data + 16, JOURNAL_SECTOR - 16);
     if (get_u32(file.data + 12) != crc)
         return corrupt("%s: the head is damaged", name);
-    if (get_u32(file.data + 8) != SEGMENT_VERSION)
-        return corrupt("%s: version %u is not known", name, get_u32(file.data + 8));
+    uint32_t version = get_u32(file.data + 8);
+    if (version < FORMAT_JOURNAL_OLDEST || version > FORMAT_JOURNAL)
+        return corrupt(
+            "%s: has version %u, this program reads %d to %d: damaged, or of a newer "
+            "belay",
+            name, version, FORMAT_JOURNAL_OLDEST, FORMAT_JOURNAL);
     if (get_u64(file.data + 16) != seg->number)
         return corrupt("%s: it was another file", name);
     seg->size = get_u64(file.data + 24);

@@ -577,3 +577,8 @@ bool tls_uri(const struct tls *t, const char *prefix, char *ret, size_t cap)
     GENERAL_NAMES_free(names);
     return found;
 }
+
+const char *tls_library(void)
+{
+    return OpenSSL_version(OPENSSL_VERSION_STRING);
+}

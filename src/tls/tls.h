@@ -34,6 +34,8 @@ struct tls_files {
     const char *ca, *cert, *key; /* PEM; that of the CA may hold a list of what it takes back */
 };
 
+const char *tls_library(void); /* its version */
+
 enum tls_use {
     TLS_NODES,   /* 1.3; both sides prove that they are nodes; all three files */
     TLS_CLIENTS, /* to clients, 1.2 or 1.3: the server proves itself; with a CA a client may,
