@@ -113,28 +113,79 @@ static int cluster_priority(struct cli *c)
     return err ? cli_fail(c, err) : CLI_OK;
 }
 
+static void level_rows(const struct belay_reply *r, struct cli_table *t)
+{
+    static const char *const names[] = {"NODE", "KNOWS", "RAISED"};
+    for (size_t i = 0; i < t->columns; i++)
+        cli_cell(t, CLI_BOLD, "%s", names[i]);
+    for (const struct belay_reply *n = belay_at(belay_get(r, "nodes"), 0); n; n = n->next) {
+        int64_t newest = belay_int(belay_get(n, "level_newest"), -1);
+        cli_cell(t, CLI_PLAIN, "%s", belay_text(belay_get(n, "name"), "?"));
+        if (newest < 0)
+            cli_cell(t, CLI_DIM, "%s", "not heard");
+        else
+            cli_cell(t, CLI_PLAIN, "0 to %" PRId64, newest);
+        cli_cell(t, CLI_PLAIN, "%s",
+                 belay_int(belay_get(n, "level_manual"), 0) ? "manual" : "auto");
+    }
+}
+
+/* Without a number: what it is, and what each member can follow. */
+static int cluster_level_show(struct cli *c)
+{
+    const struct belay_reply *r = NULL;
+    struct cli_table t = {.columns = 3};
+    struct buf out = {0};
+    int err = belay_call(c->belay, &r, "CLUSTER", "STATUS", NULL);
+    if (err)
+        return cli_fail(c, err);
+    if (c->json)
+        return cli_print_json(r);
+    int64_t lowest = INT64_MAX, highest = 0;
+    for (const struct belay_reply *g = belay_at(belay_get(r, "shards"), 0); g; g = g->next) {
+        int64_t level = belay_int(belay_get(g, "level"), 0);
+        lowest = level < lowest ? level : lowest;
+        highest = level > highest ? level : highest;
+    }
+    if (lowest < highest)
+        buf_printf(&out, "level %" PRId64 ", some shards %" PRId64 "\n\n", lowest, highest);
+    else
+        buf_printf(&out, "level %" PRId64 "\n\n", highest);
+    level_rows(r, &t);
+    cli_table_put(&t, &out, c->color);
+    return cli_flush(&out);
+}
+
+static int cluster_level(struct cli *c)
+{
+    if (c->n_words == 1)
+        return cluster_level_show(c);
+    int err = belay_call(c->belay, NULL, "CLUSTER", "LEVEL", c->words[1], NULL);
+    return err ? cli_fail(c, err) : CLI_OK;
+}
+
 static int cluster(struct cli *c)
 {
     static const struct {
         const char *word;
-        size_t words;
+        size_t least, most; /* words */
+        const char *takes;
         int (*run)(struct cli *c);
-    } verbs[] = {{"status", 1, cluster_status},
-                 {"add", 2, cluster_add},
-                 {"remove", 2, cluster_remove},
-                 {"transfer", 2, cluster_transfer},
-                 {"priority", 3, cluster_priority}};
-    static const char *const takes[] = {"no more words", "a node", "a node and a number"};
+    } verbs[] = {{"status", 1, 1, "no more words", cluster_status},
+                 {"add", 2, 2, "a node", cluster_add},
+                 {"remove", 2, 2, "a node", cluster_remove},
+                 {"transfer", 2, 2, "a node", cluster_transfer},
+                 {"priority", 3, 3, "a node and a number", cluster_priority},
+                 {"level", 1, 2, "nothing, or a number", cluster_level}};
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
         if (strcmp(verbs[i].word, c->words[0]) != 0)
             continue;
-        if (c->n_words != verbs[i].words)
-            return cli_usage(c, "cluster %s takes %s", verbs[i].word,
-                             takes[verbs[i].words - 1]);
+        if (c->n_words < verbs[i].least || c->n_words > verbs[i].most)
+            return cli_usage(c, "cluster %s takes %s", verbs[i].word, verbs[i].takes);
         int code = cli_connect(c);
         return code == CLI_OK ? verbs[i].run(c) : code;
     }
-    return cli_usage(c, "\"%s\" is none of status, add, remove, transfer, priority",
+    return cli_usage(c, "\"%s\" is none of status, add, remove, transfer, priority, level",
                      c->words[0]);
 }
 
@@ -145,20 +196,24 @@ static const struct cli_option cluster_options[] = {
 
 const struct cli_command cli_cmd_cluster = {
     .name = "cluster",
-    .args = "status | add NAME=HOST:PORT | remove NAME | transfer NAME | priority NAME N",
-    .summary = "the nodes of a cluster: status, members, leaders",
+    .args =
+        "status | add NAME=HOST:PORT | remove NAME | transfer NAME | priority NAME N | level [N]",
+    .summary = "the nodes of a cluster: status, members, leaders, level",
     .about =
         "A new node learns first and votes as soon as it has caught up; ready means that it\n"
         "does so in every group. Any node takes these commands, and answers when it is so.\n"
         "Of the nodes that are up, those with the lowest priority number lead, in turn; 15\n"
-        "never leads.",
+        "never leads.\n\n"
+        "The level is the set of rules that the cluster follows. level shows it, and what each\n"
+        "member knows; level N raises it when all know that level. It is never lowered.",
     .examples = "  belay cluster status\n"
                 "  belay cluster add n4=10.0.0.4:7200\n"
                 "  belay cluster priority n1 3\n"
-                "  belay cluster transfer n2",
+                "  belay cluster transfer n2\n"
+                "  belay cluster level 2",
     .options = cluster_options,
     .min_words = 1,
     .max_words = 3,
     .run = cluster,
-    .words = "status add remove transfer priority",
+    .words = "status add remove transfer priority level",
 };

@@ -110,8 +110,8 @@ static struct tls_files tls_for_clients(const struct cli *c)
 static int check_company(const struct cli *c)
 {
     static const char *const durable_only[] = {
-        "node",     "peers",        "peer-listen", "join",        "shards",
-        "priority", "node-timeout", "segment-kb",  "snapshot-kb", "fast-failover"};
+        "node",         "peers",      "peer-listen", "join",          "shards", "priority",
+        "node-timeout", "segment-kb", "snapshot-kb", "fast-failover", "level"};
     if (cli_given(c, "addr"))
         return cli_usage(c, "--addr names a server to talk to; this one is told --listen");
     if (cli_given(c, "memory") && cli_given(c, "data"))
@@ -163,6 +163,9 @@ static int check_rest(const struct cli *c)
         return cli_usage(c, "--trust-decay is above 0 and below 1, --trust-period above 0");
     if (cli_number(c, "priority", 0) > 15)
         return config_usage(c, "priority", "is 0 to 15");
+    const char *level = cli_text(c, "level", "auto");
+    if (strcmp(level, "auto") != 0 && strcmp(level, "manual") != 0)
+        return config_usage(c, "level", "is auto or manual");
     if (cli_given(c, "join") &&
         (cli_given(c, "peers") || !cli_given(c, "node") || !cli_given(c, "peer-listen")))
         return config_usage(c, "join",
@@ -205,7 +208,8 @@ static struct server_cluster read_cluster(const struct cli *c)
         .silence_ms = (uint64_t)cli_number(c, "node-timeout", 0),
         .segment_bytes = (uint64_t)cli_number(c, "segment-kb", 0) * 1024,
         .snapshot_bytes = (uint64_t)cli_number(c, "snapshot-kb", 0) * 1024,
-        .fast_failover = cli_given(c, "fast-failover")};
+        .fast_failover = cli_given(c, "fast-failover"),
+        .level_manual = strcmp(cli_text(c, "level", "auto"), "manual") == 0};
 }
 
 static struct server_config read_config(const struct cli *c)
@@ -398,6 +402,8 @@ static const struct cli_option serve_options[] = {
      "drop the waiters of a node that has been silent for this long (30s)"},
     {"segment-kb", 0, CLI_NUMBER, "N", "size of a journal file, for a small disk (65536)"},
     {"snapshot-kb", 0, CLI_NUMBER, "N", "take a snapshot after this much journal (32768)"},
+    {"level", 0, CLI_TEXT, "auto|manual",
+     "after an upgrade, raise the level when all members know it (auto), or wait for belay cluster level"},
     {"fast-failover", 0, CLI_FLAG, NULL, "elect after 100 ms of silence instead of 400"},
     {"postgres-file", 0, CLI_TEXT, "FILE",
      "serve /v1/queues from the database whose URL is in this file (BELAY_POSTGRES)"},

@@ -188,7 +188,7 @@ void cmd_cluster_priority(struct call *c)
 void cmd_log_level(struct call *c)
 {
     enum log_level level;
-    struct slice word = args_text(&c->args, P_LEVEL);
+    struct slice word = args_text(&c->args, P_LOG_LEVEL);
     if (!log_level_of(word, &level)) {
         call_fail(c, BELAY_ERR_SYNTAX, "a level is error, warn, info or debug, not %s",
                   args_quote(c->arena, word));
@@ -196,6 +196,12 @@ void cmd_log_level(struct call *c)
     }
     c->number = (uint64_t)level;
     call_act(c, ACTION_LOG_LEVEL);
+}
+
+void cmd_cluster_level(struct call *c)
+{
+    c->number = args_number(&c->args, P_LEVEL, 0);
+    call_act(c, ACTION_CLUSTER);
 }
 
 void cmd_info(struct call *c)

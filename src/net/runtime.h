@@ -45,6 +45,7 @@ struct runtime_config {
     const char *listen;      /* where clients reach this node, to tell the others */
     size_t shards;           /* 0: what the directory or the cluster has */
     uint8_t priority;        /* 0..15 */
+    bool level_manual;       /* as in replica.h */
     uint64_t silence_ms, segment_bytes, snapshot_bytes; /* of replica_config */
     bool fast_failover, insecure;
     size_t peer_bytes;    /* may wait to be sent to other nodes; 0: peer.h's maximum for each */

@@ -173,6 +173,7 @@ enum belay_err runtime_open_order(struct runtime *h, const struct replica_env *e
                                 .env_ctx = h,
                                 .seed = random_u64(),
                                 .priority = c->priority,
+                                .level_manual = c->level_manual,
                                 .drains = c->removed != NULL,
                                 .silence_ms = c->silence_ms,
                                 .segment_bytes = c->segment_bytes,

@@ -33,10 +33,12 @@ ON_WIRE(WIRE_RETIRING, 8);
 ON_WIRE(WIRE_DRAINED, 16);
 ON_WIRE(WIRE_NO_ANSWER, 32);
 ON_WIRE(WIRE_STARTING, 64);
+ON_WIRE(WIRE_LEVEL_MANUAL, 128);
 ON_WIRE(WISH_ADD, 0);
 ON_WIRE(WISH_REMOVE, 1);
 ON_WIRE(WISH_PRIORITY, 2);
 ON_WIRE(WISH_TRANSFER, 3);
+ON_WIRE(WISH_LEVEL, 4);
 
 #define WIRE_NUMBERS(X)                                                                        \
     X(from)                                                                                    \

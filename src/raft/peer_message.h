@@ -38,7 +38,8 @@ enum wire_type {
     WIRE_FETCH,         /* index + log_term: of the snapshot, seq: from which byte on? */
     WIRE_PIECE,         /* the same, data: some bytes of it */
     WIRE_ASK,           /* an operator's wish: term: run, seq, index: what, commit: priority,
-                           conf: name, data: address, features + conf_index: sum of a secret */
+                           conf: name, data: address, features + conf_index: sum of a secret,
+                           log_term: level */
     WIRE_TOLD,          /* term, seq: of the ASK, reject: enum belay_err */
     WIRE_NODE,          /* of a node, not of a group: seq: its run, index: priority,
                            commit: how far it is in group 0, flags; term: the highest level
@@ -55,8 +56,9 @@ enum wire_flag {
     WIRE_GRANTED = 4,
     WIRE_RETIRING = 8,
     WIRE_DRAINED = 16,
-    WIRE_NO_ANSWER = 32, /* APPEND: unless it does not fit */
-    WIRE_STARTING = 64,  /* NODE: how far are you? */
+    WIRE_NO_ANSWER = 32,     /* APPEND: unless it does not fit */
+    WIRE_STARTING = 64,      /* NODE: how far are you? */
+    WIRE_LEVEL_MANUAL = 128, /* NODE: an operator raises the level */
 };
 
 struct peer_entry {

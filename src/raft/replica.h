@@ -105,9 +105,10 @@ struct replica_config {
     uint64_t doubt_ms;                      /* 0: ORDER_DOUBT_MS */
     unsigned inflight;                      /* 0: GROUP_INFLIGHT_MAX */
     unsigned guards_off, canaries;
-    bool drains;      /* replica_drained() will be called when this node is removed */
-    uint8_t priority; /* 0..15, 15 never leads; until an operator says otherwise */
-    bool host_writes; /* when it thinks fit, with replica_write(); else replica_settle()
+    bool level_manual; /* the level is raised when an operator says so (replica_level.c) */
+    bool drains;       /* replica_drained() will be called when this node is removed */
+    uint8_t priority;  /* 0..15, 15 never leads; until an operator says otherwise */
+    bool host_writes;  /* when it thinks fit, with replica_write(); else replica_settle()
                          does it at once */
 };
 
@@ -200,6 +201,7 @@ enum admin_kind {
     WISH_REMOVE,
     WISH_PRIORITY,
     WISH_TRANSFER, /* it leads that group, now */
+    WISH_LEVEL,    /* all groups follow at least this level */
     WISH_KIND_COUNT
 };
 
@@ -208,12 +210,14 @@ struct admin_request {
     char name[MEMBER_NAME_MAX];
     char peer[MEMBER_PLACE_MAX];
     uint8_t priority;
+    uint64_t level;
     uint16_t group;   /* 0, but for a transfer */
     uint64_t join[2]; /* WISH_ADD: struct member; 0: nobody asks it for a secret */
 };
 
 /* It is so, committed and seen by this node, `id` is the member's; or why not:
- * BELAY_ERR_EXISTS, _NOT_FOUND, _IN_USE (nobody would be left to vote), _RANGE, _LIMIT, or
+ * BELAY_ERR_EXISTS, _NOT_FOUND, _IN_USE (nobody would be left to vote, or not all members know
+ * the level), _RANGE, _LIMIT, or
  * _UNAVAILABLE: not in time, it may still happen. */
 typedef void admin_answer(void *ctx, enum belay_err err, uint64_t id);
 struct admin_call;
@@ -222,6 +226,10 @@ struct admin_call *replica_admin_ask(struct replica *o, const struct admin_reque
                                      admin_answer *answer, void *ctx);
 void replica_admin_forget(struct admin_call *ask); /* nobody waits for its answer any more */
 uint64_t replica_applied(const struct replica *o, uint64_t id); /* group 0; about */
+/* The newest level that a node knows, and whether it waits for an operator to raise the cluster's.
+ * False: it has not said so since this one started. */
+bool replica_levels(const struct replica *o, uint64_t id, uint64_t *ret_newest,
+                    bool *ret_manual);
 uint8_t replica_priority(const struct replica *o, uint64_t id);
 /* This node is being removed: the others wait until it says that its clients have gone, if it
  * was to say so (config.drains). */

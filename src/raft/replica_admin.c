@@ -188,6 +188,8 @@ static enum belay_err perform(struct replica *o, const struct admin_request *wis
     lead_soon(o);
     if (wish->kind == WISH_ADD)
         return add_member(o, &conf, wish);
+    if (wish->kind == WISH_LEVEL)
+        return level_wish(&o->replicas[0], wish->level);
     if (!s)
         return BELAY_ERR_NOT_FOUND;
     switch (wish->kind) {
@@ -202,6 +204,7 @@ static enum belay_err perform(struct replica *o, const struct admin_request *wis
                    ? replica_hand_over(&o->replicas[wish->group], s->id)
                    : BELAY_ERR_IN_USE;
     case WISH_ADD:
+    case WISH_LEVEL:
     case WISH_KIND_COUNT:
         break;
     }
@@ -228,6 +231,8 @@ static bool is_so(const struct replica *o, const struct admin_request *wish, uin
         return !s || m.priority == wish->priority;
     case WISH_TRANSFER:
         return s && group_leader(o->replicas[wish->group].group) == s->id;
+    case WISH_LEVEL:
+        return level_is_reached(o, wish->level);
     case WISH_KIND_COUNT:
         break;
     }
@@ -302,6 +307,7 @@ static void ask_leader(struct replica *o, struct admin_call *ask)
                                    .seq = ask->seq,
                                    .index = ask->wish.kind,
                                    .commit = ask->wish.priority,
+                                   .log_term = ask->wish.level,
                                    .features = ask->wish.join[0],
                                    .conf_index = ask->wish.join[1],
                                    .conf = slice_str(ask->wish.name),
@@ -348,6 +354,7 @@ static bool wish_of(const struct peer_message *msg, struct admin_request *ret)
     *ret = (struct admin_request){.kind = (enum admin_kind)msg->index,
                                   .group = msg->group_no,
                                   .priority = (uint8_t)msg->commit,
+                                  .level = msg->log_term,
                                   .join = {msg->features, msg->conf_index}};
     memcpy(ret->name, msg->conf.data, msg->conf.len);
     memcpy(ret->peer, msg->data.data, msg->data.len);

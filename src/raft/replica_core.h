@@ -62,6 +62,7 @@ struct standing {
     uint64_t wrong_ms;      /* and that what it says is wrong */
     uint8_t priority;
     bool retiring, drained;
+    bool level_manual; /* it waits for an operator */
 };
 
 /* Leader: the last wish of a node, should it be asked again. */
@@ -304,6 +305,10 @@ bool named_hear(struct replica *o, struct slice conf);
 /* replica_level.c */
 void level_lead(struct replica_group *r);  /* this node has begun to lead it */
 void level_raise(struct replica_group *r); /* leader, now and then */
+/* Leader of group 0: an operator wants it. BELAY_ERR_RANGE: it would be lowered.
+ * BELAY_ERR_IN_USE: not all members know it. */
+enum belay_err level_wish(struct replica_group *r, uint64_t level);
+bool level_is_reached(const struct replica *o, uint64_t level); /* by all groups, here */
 void level_apply(struct replica_group *r, struct reader *in, uint64_t now); /* an ENTRY_LEVEL */
 uint64_t level_highest(const struct replica *o);                            /* of all groups */
 bool level_may_speak(struct replica *o, uint64_t node); /* both follow what the other does */

@@ -342,7 +342,8 @@ void lead_tell(struct replica *o, uint64_t to)
                                .features = replica_now(o),
                                .flags = (o->n_doubts ? WIRE_STARTING : 0u) |
                                         (o->retired || o->full ? WIRE_RETIRING : 0u) |
-                                        (o->drained ? WIRE_DRAINED : 0u)};
+                                        (o->drained ? WIRE_DRAINED : 0u) |
+                                        (o->config.level_manual ? WIRE_LEVEL_MANUAL : 0u)};
     replica_send(o, to, &msg);
     buf_done(&conf);
 }
@@ -400,6 +401,7 @@ bool lead_hear(struct replica *o, const struct peer_message *msg)
     s->applied = msg->commit;
     s->level = msg->term;
     s->newest = msg->log_term;
+    s->level_manual = msg->flags & WIRE_LEVEL_MANUAL;
     s->retiring = msg->flags & WIRE_RETIRING;
     hear_clock(o, s, msg);
     if (s->drained != !!(msg->flags & WIRE_DRAINED))

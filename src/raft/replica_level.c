@@ -4,7 +4,9 @@
  *
  * A log begins at level 0, for a log of an older version did. The first leader of a new group
  * raises it before anything else is in the log; so does a node that is alone, when it starts.
- * Else the leader waits until every member of the cluster has said that it knows the level.
+ * Else the leader waits until every member of the cluster has said that it knows the level. When
+ * any of them was started with --level manual, it also waits for an operator, who raises group 0
+ * (WISH_LEVEL); the other groups follow that one.
  *
  * A program that is too old for a directory does not start with it; one that is too old for its
  * cluster and the others do not listen to each other, and say why. */
@@ -54,18 +56,69 @@ static uint64_t known_by_all(const struct replica *o, const struct group_conf *c
     return level;
 }
 
+/* And by members that are still to be added to this group. */
+static uint64_t highest_possible(const struct replica_group *r)
+{
+    BELAY_CHECK(r->group_no < r->o->base.n_groups);
+    struct group_conf conf;
+    group_conf(r->group, &conf);
+    uint64_t here = known_by_all(r->o, &conf);
+    uint64_t elsewhere = known_by_all(r->o, &r->o->members);
+    return elsewhere < here ? elsewhere : here;
+}
+
+static bool is_manual(const struct replica *o)
+{
+    bool manual = o->config.level_manual;
+    for (size_t i = 0; i < o->members.n; i++)
+        manual |= replica_standing(o, o->members.servers[i].id)->level_manual;
+    return manual;
+}
+
 void level_raise(struct replica_group *r)
 {
     BELAY_CHECK(r->group_no < r->o->base.n_groups);
     const struct replica *o = r->o;
-    struct group_conf conf;
-    group_conf(r->group, &conf);
-    uint64_t level = known_by_all(o, &conf);
-    uint64_t elsewhere =
-        known_by_all(o, &o->members); /* members that are still to be added here */
-    level = elsewhere < level ? elsewhere : level;
+    uint64_t level = highest_possible(r);
+    uint64_t first = engine_level(o->engine, 0);
+    if (is_manual(o) && first < level)
+        level = first;
     if (r->leads && level > engine_level(o->engine, r->group_no))
         propose_level(r, level);
+}
+
+enum belay_err level_wish(struct replica_group *r, uint64_t level)
+{
+    BELAY_CHECK(r->group_no == 0);
+    uint64_t now = engine_level(r->o->engine, 0);
+    if (!r->leads || r->o->full)
+        return BELAY_ERR_UNAVAILABLE;
+    if (level < now)
+        return BELAY_ERR_RANGE;
+    if (level > highest_possible(r))
+        return BELAY_ERR_IN_USE;
+    if (level > now)
+        propose_level(r, level);
+    return BELAY_OK;
+}
+
+bool level_is_reached(const struct replica *o, uint64_t level)
+{
+    for (size_t i = 0; i < o->base.n_groups; i++)
+        if (engine_level(o->engine, i) < level)
+            return false;
+    return true;
+}
+
+bool replica_levels(const struct replica *o, uint64_t id, uint64_t *ret_newest,
+                    bool *ret_manual)
+{
+    BELAY_CHECK(place_of(id) != 0);
+    const struct standing *s = replica_standing(o, id);
+    bool is_self = id == o->config.node;
+    *ret_newest = is_self ? level_newest(o) : s->newest;
+    *ret_manual = is_self ? o->config.level_manual : s->level_manual;
+    return is_self || s->run != 0;
 }
 
 void level_lead(struct replica_group *r)

@@ -7,12 +7,17 @@
 #include "raft/replica.h"
 #include "server/state.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-static void node_row(struct arena *a, struct reply *list, const struct runtime_member *m)
+static void node_row(struct server *s, struct reply *list, const struct runtime_member *m)
 {
+    struct arena *a = &s->request_arena;
     struct reply *row = reply_add(list, slice_of("", 0), reply_new(a, REPLY_MAP));
+    uint64_t newest;
+    bool manual;
+    bool has_said = replica_levels(runtime_replica(s->runtime), m->id, &newest, &manual);
     const char *role = m->leader ? "leader" : m->voter ? "follower" : "learner";
     if (m->member.leaving)
         role = "leaving";
@@ -27,6 +32,11 @@ static void node_row(struct arena *a, struct reply *list, const struct runtime_m
     reply_text(a, row, "peer", slice_str(m->member.peer));
     reply_text(a, row, "listen", slice_str(m->listen));
     reply_text(a, row, "problem", slice_str(m->problem));
+    if (has_said)
+        reply_int(a, row, "level_newest", (int64_t)newest);
+    else
+        reply_null(a, row, "level_newest");
+    reply_bool(a, row, "level_manual", manual);
 }
 
 static void shard_row(struct server *s, struct reply *list, size_t shard,
@@ -74,7 +84,7 @@ static struct reply *status(struct server *s)
         reply_null(a, r, "leader");
     struct reply *nodes = reply_list(a, r, "nodes");
     for (size_t i = 0; i < n; i++)
-        node_row(a, nodes, &members[i]);
+        node_row(s, nodes, &members[i]);
     struct reply *shards = reply_list(a, r, "shards");
     for (size_t i = 0; i < replica_groups(runtime_replica(s->runtime)); i++)
         shard_row(s, shards, i, members, n);
@@ -87,8 +97,38 @@ static void forget(struct pending_reply *p)
     replica_admin_forget(p->wish);
 }
 
-static struct reply *failed(struct arena *a, enum command_id command, enum belay_err err)
+/* Who keeps the cluster from a higher level, as this node has heard. */
+static struct reply *too_high(struct server *s, struct arena *a)
 {
+    struct replica *o = runtime_replica(s->runtime);
+    struct runtime_member *members = arena_alloc(a, GROUP_SERVERS_MAX * sizeof *members);
+    size_t n = runtime_members(s->runtime, members, GROUP_SERVERS_MAX);
+    struct buf text = {0};
+    uint64_t newest;
+    bool manual;
+    for (size_t i = 0; i < n; i++) {
+        const char *comma = i ? ", " : "";
+        if (replica_levels(o, members[i].id, &newest, &manual))
+            buf_printf(&text, "%s%s up to %" PRIu64, comma, members[i].member.name, newest);
+        else
+            buf_printf(&text, "%s%s not heard", comma, members[i].member.name);
+    }
+    struct reply *r = reply_error(a, BELAY_ERR_IN_USE,
+                                  "not all members know that level: %s; start a newer belay on "
+                                  "the others",
+                                  buf_cstr(&text));
+    buf_done(&text);
+    return r;
+}
+
+static struct reply *failed(struct server *s, enum command_id command, enum belay_err err)
+{
+    struct arena *a = &s->reply_arena;
+    if (err == BELAY_ERR_IN_USE && command == CMD_CLUSTER_LEVEL)
+        return too_high(s, a);
+    if (err == BELAY_ERR_RANGE && command == CMD_CLUSTER_LEVEL)
+        return reply_error(a, err, "the level is %" PRIu64 " already, and is never lowered",
+                           engine_level(s->engine, 0));
     if (err == BELAY_ERR_NOT_FOUND && command == CMD_CLUSTER_ADD)
         return reply_error(a, err,
                            "this node has no address that others can call: start it with "
@@ -139,7 +179,7 @@ static void on_answer(void *ctx, enum belay_err err, uint64_t id)
     struct arena *a = &s->reply_arena;
     arena_reset(a);
     struct reply *r =
-        err == BELAY_OK ? reply_new(a, REPLY_MAP) : failed(a, p->manner.command, err);
+        err == BELAY_OK ? reply_new(a, REPLY_MAP) : failed(s, p->manner.command, err);
     if (err == BELAY_OK) {
         reply_text(a, r, "status", SLICE("ok"));
         if (p->manner.command == CMD_CLUSTER_ADD)
@@ -161,7 +201,8 @@ static bool wish_of(const struct call *call, struct admin_request *ret)
     } kinds[] = {{CMD_CLUSTER_ADD, WISH_ADD},
                  {CMD_CLUSTER_REMOVE, WISH_REMOVE},
                  {CMD_CLUSTER_PRIORITY, WISH_PRIORITY},
-                 {CMD_CLUSTER_TRANSFER, WISH_TRANSFER}};
+                 {CMD_CLUSTER_TRANSFER, WISH_TRANSFER},
+                 {CMD_CLUSTER_LEVEL, WISH_LEVEL}};
     if (call->text.len >= sizeof ret->name || call->peer.len >= sizeof ret->peer ||
         has_nul(call->text) || has_nul(call->peer))
         return false;
@@ -174,6 +215,8 @@ static bool wish_of(const struct call *call, struct admin_request *ret)
         ret->priority = (uint8_t)call->number;
     if (ret->kind == WISH_TRANSFER)
         ret->group = (uint16_t)call->number;
+    if (ret->kind == WISH_LEVEL)
+        ret->level = (uint64_t)call->number;
     return true;
 }
 

@@ -394,6 +394,7 @@ static bool open_order(struct server *s, struct order **ret)
                                     .join = c->join,
                                     .shards = c->shards,
                                     .priority = c->priority,
+                                    .level_manual = c->level_manual,
                                     .silence_ms = c->silence_ms,
                                     .segment_bytes = c->segment_bytes,
                                     .snapshot_bytes = c->snapshot_bytes,

@@ -82,6 +82,7 @@ struct server_config {
         uint64_t segment_bytes, snapshot_bytes; /* of the journal; 0: the default */
         uint8_t priority;
         bool fast_failover;
+        bool level_manual; /* an operator raises the level */
     } cluster;
     struct tls_files tls;          /* for clients; cert NULL: plain text only */
     const char *postgres, *schema; /* of the queue; postgres NULL: none */

@@ -190,7 +190,7 @@ static void fill_what(const struct call *call, struct trail_note *n)
         n->name = call->text;
         n->detail = call->peer;
     } else if (of_queue || of_log) {
-        n->name = args_text(args, of_queue ? P_QUEUE : P_LEVEL);
+        n->name = args_text(args, of_queue ? P_QUEUE : P_LOG_LEVEL);
     } else {
         n->ns = call->op.ns;
         n->name = call->op.name.len ? call->op.name : call->op.session;

@@ -48,6 +48,7 @@ struct node {
     struct fetch *fetch;
     uint8_t priority;
     uint64_t levels_unknown;
+    bool level_manual;
     uint64_t starts;
     uint64_t fast_ppm; /* its clock gains so much on the others */
     const char *ended; /* why, if it may (may_end) and did */
@@ -144,7 +145,8 @@ static inline enum belay_err try_start(struct world *w, uint64_t id)
                                     .trailing = 1,
                                     .piece_bytes = 8,
                                     .priority = n->priority,
-                                    .levels_unknown = n->levels_unknown};
+                                    .levels_unknown = n->levels_unknown,
+                                    .level_manual = n->level_manual};
     for (uint64_t i = 1; i <= w->first && id <= w->first; i++) {
         struct group_server *s = &config.members.servers[config.members.n++];
         *s = (struct group_server){.id = i, .voter = true};
@@ -332,19 +334,25 @@ static inline void on_answer(void *ctx, enum belay_err err, uint64_t id)
     *(struct heard *)ctx = (struct heard){true, err, id};
 }
 
+static inline struct heard ask_request(struct world *w, uint64_t at,
+                                       const struct admin_request *want)
+{
+    struct heard heard = {0};
+    assert_non_null(replica_admin_ask(raft(&w->nodes[at]), want, on_answer, &heard));
+    for (int ms = 0; !heard.answered && ms < 2 * ORDER_PATIENCE_MS; ms++)
+        run(w, 1);
+    assert_true(heard.answered);
+    return heard;
+}
+
 /* At node `at`, of the node "n5". */
 static inline struct heard ask_wish(struct world *w, uint64_t at, enum admin_kind kind,
                                     uint64_t of, uint8_t priority)
 {
     struct admin_request want = {.kind = kind, .priority = priority};
-    struct heard heard = {0};
     snprintf(want.name, sizeof want.name, "n%d", (int)of);
     snprintf(want.peer, sizeof want.peer, "h:%d", (int)of);
-    assert_non_null(replica_admin_ask(raft(&w->nodes[at]), &want, on_answer, &heard));
-    for (int ms = 0; !heard.answered && ms < 2 * ORDER_PATIENCE_MS; ms++)
-        run(w, 1);
-    assert_true(heard.answered);
-    return heard;
+    return ask_request(w, at, &want);
 }
 
 /* The same, when its number is known. */

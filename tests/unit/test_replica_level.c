@@ -91,6 +91,73 @@ static void who_is_too_old_for_its_cluster_does_not_join(void **state)
     end(w);
 }
 
+static enum belay_err raise_to(struct world *w, uint64_t at, uint64_t level)
+{
+    struct admin_request want = {.kind = WISH_LEVEL, .level = level};
+    return ask_request(w, at, &want).err;
+}
+
+/* One member that waits for an operator is enough, wherever it is. */
+static void an_operator_raises_the_level_of_all_groups(void **state)
+{
+    (void)state;
+    struct world *w = begin_at(3, LEVEL_NEWEST);
+    run(w, 5000);
+    w->nodes[3].level_manual = true;
+    for (uint64_t id = 1; id <= 2; id++)
+        restart_newer(w, id);
+    assert_int_equal(raise_to(w, 1, 1), BELAY_ERR_IN_USE); /* node 3 does not know it */
+    restart_newer(w, 3);
+    run(w, 10000);
+    all_follow(w, 3, 0);
+    for (uint64_t id = 1; id <= 3; id++) {
+        uint64_t newest;
+        bool manual;
+        assert_true(replica_levels(raft(&w->nodes[1]), id, &newest, &manual));
+        assert_int_equal(newest, LEVEL_NEWEST);
+        assert_int_equal(manual, id == 3);
+    }
+    assert_int_equal(raise_to(w, 2, LEVEL_NEWEST + 1), BELAY_ERR_IN_USE);
+    assert_int_equal(raise_to(w, 2, 1), BELAY_OK); /* at any node */
+    run(w, 5000);
+    all_follow(w, 3, 1);
+    assert_int_equal(raise_to(w, 1, 1), BELAY_OK); /* it is so */
+    assert_int_equal(raise_to(w, 3, LEVEL_NEWEST), BELAY_OK);
+    run(w, 5000);
+    all_follow(w, 3, LEVEL_NEWEST);
+    assert_int_equal(raise_to(w, 1, 1), BELAY_ERR_RANGE); /* never lowered */
+    all_follow(w, 3, LEVEL_NEWEST);
+    end(w);
+}
+
+/* Until the level is raised, a node may go back to the program before. */
+static void the_way_back_is_open_until_the_level_is_raised(void **state)
+{
+    (void)state;
+    struct world *w = begin_at(3, 1);
+    run(w, 5000);
+    for (uint64_t id = 1; id <= 3; id++) {
+        w->nodes[id].level_manual = true;
+        restart_newer(w, id);
+    }
+    for (uint64_t id = 1; id <= 3; id++) {
+        stop(w, id);
+        w->nodes[id].levels_unknown = 1;
+        start(w, id);
+        run(w, 5000);
+    }
+    all_follow(w, 3, LEVEL_NEWEST - 1);
+    for (uint64_t id = 1; id <= 3; id++)
+        restart_newer(w, id);
+    assert_int_equal(raise_to(w, 1, LEVEL_NEWEST), BELAY_OK);
+    stop(w, 2);
+    w->nodes[2].levels_unknown = 1;
+    run(w, 10);
+    assert_int_equal(try_start(w, 2), BELAY_ERR_NO_PROTO);
+    w->nodes[2].order = NULL;
+    end(w);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
@@ -99,6 +166,8 @@ int main(void)
         cmocka_unit_test(a_new_cluster_begins_at_the_newest_level),
         cmocka_unit_test(who_is_too_old_for_its_directory_does_not_start),
         cmocka_unit_test(who_is_too_old_for_its_cluster_does_not_join),
+        cmocka_unit_test(an_operator_raises_the_level_of_all_groups),
+        cmocka_unit_test(the_way_back_is_open_until_the_level_is_raised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,6 +51,7 @@ static const struct {
     {"CLUSTER TRANSFER", 'c'},
     {"CLUSTER PRIORITY", 'c'},
     {"LOG LEVEL", 'c'},
+    {"CLUSTER LEVEL", 'c'},
     {"USE", '*'},
     {"WATCH", 'r'},
     {"UNWATCH", '*'},
@@ -148,12 +149,13 @@ static const char *sample(enum param p, const struct command *cmd)
         {P_FENCE, "7"},
         {P_PATH_FENCE, "7"},
         {P_PRIORITY, "7"},
+        {P_LEVEL, "2"},
         {P_SCRIPT, unlock_script},
         {P_JSON, "{\"session\":\"s\",\"statements\":[{\"assert\":{\"lock\":{\"name\":\"n\","
                  "\"owner\":\"o\"}}}]}"},
         {P_EMAIL, "a@b"},
         {P_VERB, "read"},
-        {P_LEVEL, "info"},
+        {P_LOG_LEVEL, "info"},
         {P_ACCOUNT, "0123456789abcdef"},
         {P_ID, "0123456789abcdef"},
         {P_PEER, "127.0.0.1:7"},
@@ -237,13 +239,13 @@ static void put_json(const struct command *cmd, struct buf *out)
                              : *p == P_PEER                                 ? "peer"
                              : *p == P_HOLD                                 ? "fence"
                              : *p == P_PRIORITY                             ? "priority"
-                             : *p == P_LEVEL                                ? "level"
+                             : *p == P_LEVEL || *p == P_LOG_LEVEL           ? "level"
                              : *p == P_NEW_NS || *p == P_FULL_NAME          ? "name"
                              : *p == P_NAME && !strstr(cmd->path, "{name}") ? "name"
                                                                             : NULL;
         if (!member)
             continue;
-        bool number = *p == P_HOLD || *p == P_PRIORITY;
+        bool number = *p == P_HOLD || *p == P_PRIORITY || *p == P_LEVEL;
         const char *quote = number ? "" : "\"";
         buf_printf(out, "%s\"%s\":%s%s%s", comma, member, quote, sample((enum param) * p, cmd),
                    quote);
