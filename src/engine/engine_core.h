@@ -96,7 +96,7 @@ struct asker_slot *engine_slot(struct engine *e,
                                uint64_t id);         /* NULL: nobody asked this node */
 void engine_deliver(struct engine *e, size_t group); /* e->fx */
 
-/* router.c: what several groups do together. None of it does anything when there is one. */
+/* router.c: what several groups do together. When there is one, it only holds answers. */
 size_t router_route(struct engine *e, struct op *op); /* the group for this op */
 /* Keep first, then act: true when the op waits until its session has been kept. */
 bool router_keep(struct engine *e, size_t group, struct op *op);
@@ -108,7 +108,7 @@ void router_submitted(struct engine *e,
 void router_applied(struct engine *e, size_t group,
                     const struct op *op); /* before its answers */
 void router_forget(struct engine *e);     /* what was kept counts no more */
-/* The answer has messages that must be taken before it is true: then it is kept. */
+/* Messages must be taken, or a session end, before the answer is true: then it is kept. */
 bool router_hold(struct engine *e, size_t group, const struct event *ev);
 void router_count(struct engine *e, size_t group, const struct event *ev);
 void router_fill(struct engine *e, const struct op *op); /* rows of group 0 */

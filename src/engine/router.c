@@ -5,7 +5,8 @@
  *   carry    messages that one group has for another (machine/outbox.c): the leader of the
  *            one orders them in the other, and tells the first when they are taken
  *   hold     an answer is given when what it says is true everywhere: a namespace can be used
- *            when it has been made, a session's locks are free when it has been closed
+ *            when it has been made, a session's locks are free when it has been closed (also
+ *            when there is one group, for a session ends in parts)
  *   keep     keep first, then act: an op that names a session goes to group 0 first. Group 0
  *            keeps the session or says that it is over. When the session is used in a shard for
  *            the first time, group 0 also writes a message to that shard. Then the op goes on
@@ -94,6 +95,15 @@ struct held_answer {
     struct arena arena;
 };
 
+/* Is something left of the session of which it says that it has ended? */
+static bool still_ends(const struct engine *e, const struct event *ev)
+{
+    for (unsigned g = 0; g < n_groups(e) && ev->kind == EVENT_SESSION_ENDED; g++)
+        if (machine_session_ends(machine_of(e, g), ev->account, ev->session))
+            return true;
+    return false;
+}
+
 static void held_add(struct engine *e, size_t group, const struct event *ev)
 {
     struct held_answer *h = mem_zalloc(sizeof *h + n_groups(e) * sizeof *h->numbers);
@@ -117,10 +127,8 @@ static void held_free(struct held_answer *h)
 
 bool router_hold(struct engine *e, size_t group, const struct event *ev)
 {
-    if (n_groups(e) == 1)
-        return false;
     bool keeps = buf_len(&engine_slot(e, ev->asker)->then) > 0;
-    if (ev->posted == 0 && !keeps)
+    if (ev->posted == 0 && !keeps && !still_ends(e, ev))
         return false;
     held_add(e, group, ev);
     return true;
@@ -158,7 +166,7 @@ static bool is_true_now(const struct engine *e, const struct held_answer *h)
             !(keeps && is_guest(e, g, name_of(h->ev.account, h->ev.session), h->ev.fence)))
             return false;
     }
-    return true;
+    return !still_ends(e, &h->ev);
 }
 
 /* What a shard has freed with a session belongs to the answer that is given for all. */
@@ -404,9 +412,9 @@ static bool may_carry(const struct engine *e, size_t group)
 
 void engine_exchange(struct engine *e)
 {
+    give_held(e);
     if (n_groups(e) == 1)
         return;
-    give_held(e);
     bool home = may_carry(e, 0);
     for (unsigned g = 1; g < n_groups(e); g++) {
         if (home)

@@ -27,6 +27,8 @@ bool cancel_is_for(const struct machine *m, const struct op *cancel, uint64_t as
  * even if the asker's number came again. Older versions named the lock and the number alone. */
 static bool cancels_owner(const struct machine *m, const struct op *op, struct who who)
 {
+    if (who.session && who.session->ending != REASON_NONE)
+        return false; /* it goes with its session */
     if (op->fence == 0 || m->by_number)
         return true;
     if (op->owner.len && !slice_eq(op->owner, who.owner))

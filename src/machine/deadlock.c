@@ -65,6 +65,8 @@ static bool look_at(struct search *s, size_t at)
         struct who holder = {hold_owner(h), h->session};
         if (who_same(holder, waiter))
             continue; /* an upgrade does not wait for itself */
+        if (h->session && h->session->ending != REASON_NONE)
+            continue; /* it waits for nothing any more */
         if (holders++ >= DEADLOCK_HOLDERS_MAX || s->edges++ >= DEADLOCK_EDGES_MAX)
             return false;
         if (who_same(holder, s->origin))

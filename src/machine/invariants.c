@@ -252,6 +252,18 @@ static const char *check_session_vars(const struct session *s)
     return NULL;
 }
 
+/* I10: what is left of it goes in the parts that are due. */
+static const char *check_ending(const struct machine *m, const struct session *s)
+{
+    PROMISE(m->level >= LEVEL_PARTS);
+    PROMISE(s->ending == REASON_TTL || s->ending == REASON_SESSION ||
+            s->ending == REASON_RELEASE);
+    PROMISE(over(&s->end, m->now_ms) && s->enrolled == 0 && s->asked == 0);
+    PROMISE(s->n_items + s->n_records <= s->n_at_end);
+    PROMISE(s->n_at_end <= LIMIT_SESSION_ITEMS + LIMIT_SESSION_VARIABLES);
+    return NULL;
+}
+
 static const char *check_session(const struct machine *m, const struct session *s)
 {
     uint32_t n = 0;
@@ -271,10 +283,12 @@ static const char *check_session(const struct machine *m, const struct session *
         n++;
     }
     PROMISE(n == s->n_items && n <= LIMIT_SESSION_ITEMS);
-    PROMISE(session_find(m, session_account(s), session_id(s)) == s && session_is_sound(s));
     PASS_ON(check_session_vars(s));
     bool guest = s->guest != GUEST_NOT;
-    PROMISE(s->end.seq <= m->counter && guest == (m->group != 0));
+    PROMISE(s->end.seq <= m->counter && guest == (m->group != 0) && session_is_sound(s));
+    if (s->ending != REASON_NONE)
+        return check_ending(m, s);
+    PROMISE(session_find(m, session_account(s), session_id(s)) == s);
     PROMISE(guest ? s->end.pos == 0 : s->end.pos != 0 || s->asked != 0);
     PROMISE((s->asked & ~s->enrolled) == 0);
     PROMISE(s->enrolled == 0 || m->n_groups > 1);

@@ -24,7 +24,9 @@ enum {
     LEVEL_PLACES = 1,      /* members with numbers above 127 (raft/place.h) */
     LEVEL_SILENCE = 1,     /* clients that wait at a silent node are passed over */
     LEVEL_BOUNDED = 1,     /* what a transaction looks at is counted, and limited */
-    LEVEL_PARTS = 2, /* a long line, and many lines, are served in several steps (line.c) */
+    /* A long line, and many lines, are served in several steps (line.c); a session ends in as many
+     * as it takes (session.c). */
+    LEVEL_PARTS = 2,
     LEVEL_NEWEST = LEVEL_PARTS,
 };
 #endif

@@ -147,9 +147,7 @@ static uint64_t expire(struct machine *m, uint64_t budget, struct effects *fx)
             units = wait_expire(m, heap_item(top, struct wait, end), fx);
             break;
         case END_SESSION:
-            units += heap_item(top, struct session, end)->n_items;
-            units += heap_item(top, struct session, end)->n_records;
-            session_expire(m, heap_item(top, struct session, end), fx);
+            units = session_expire(m, heap_item(top, struct session, end), budget, fx);
             break;
         case END_CLOSED:
             heap_remove(&m->ends, top);
@@ -298,7 +296,7 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
     if (m->receipts.n_answered)
         receipt_drop_old(m);
     size_t first = fx->n;
-    m->line_units = m->batch; /* its own: what was due does not hold it up */
+    m->line_units = m->end_units = m->batch; /* its own: what was due does not hold it up */
     bool overrides = op->flags & (OP_MAY_BREAK | OP_SEES_ALL) && token_overrides(m, op);
     if (is_refused(m, op, fx))
         ; /* and answered */

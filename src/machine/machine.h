@@ -110,6 +110,8 @@ struct machine_session {
 };
 bool machine_session(const struct machine *m, struct slice account, struct slice id,
                      struct machine_session *ret);
+/* Has the end of a session with that id begun, and is something of it left? */
+bool machine_session_ends(const struct machine *m, struct slice account, struct slice id);
 /* Adds what this group has of it to a row of group 0. */
 void machine_add_session(const struct machine *m, struct slice account,
                          struct session_row *row);

@@ -1,4 +1,8 @@
-/* session.c - sessions: everything acquired in one goes with it, in one step. */
+/* session.c - sessions: everything acquired in one goes with it.
+ *
+ * Nothing is granted in a session that ends, nor is anything done in it: from the step in which
+ * its end begins nobody finds it. What it has then goes in parts, for a step does bounded work.
+ * Until its part comes, a hold keeps others out, and a record is not seen any more. */
 #include "machine/session.h"
 #include "base/check.h"
 #include "base/mem.h"
@@ -17,19 +21,21 @@
 /* A session is known by its id within its account. */
 struct session_key {
     struct slice account, id;
+    bool ending;
 };
 
 static struct session_key key_of(struct slice account, struct slice id)
 {
     bool is_default = slice_eq(account, SLICE("default"));
-    return (struct session_key){is_default ? slice_of("", 0) : account, id};
+    return (struct session_key){is_default ? slice_of("", 0) : account, id, false};
 }
 
 static bool same_key(struct map_node *node, const void *key)
 {
     const struct session *s = map_item(node, const struct session, by_id);
     const struct session_key *k = key;
-    return slice_eq(session_id(s), k->id) && slice_eq(session_account(s), k->account);
+    return slice_eq(session_id(s), k->id) && slice_eq(session_account(s), k->account) &&
+           (s->ending != REASON_NONE) == k->ending;
 }
 
 static uint64_t hash_key(const struct machine *m, struct session_key k)
@@ -43,6 +49,13 @@ struct session *session_find(const struct machine *m, struct slice account, stru
     struct session_key key = key_of(account, id);
     struct map_node *n = map_find(&m->sessions, hash_key(m, key), same_key, &key);
     return n ? map_item(n, struct session, by_id) : NULL;
+}
+
+bool machine_session_ends(const struct machine *m, struct slice account, struct slice id)
+{
+    struct session_key key = key_of(account, id);
+    key.ending = true;
+    return map_find(&m->sessions, hash_key(m, key), same_key, &key) != NULL;
 }
 
 struct session *session_add(struct machine *m, struct slice account, struct slice id,
@@ -145,83 +158,116 @@ static struct event *session_news(const struct machine *m, const struct session 
     return ev;
 }
 
-/* Before anything else goes: a parked transaction of this session must not see it half gone. */
-static void end_parked(struct machine *m, struct session *s, struct effects *fx)
+static void end_record(struct machine *m, struct session *s)
 {
-    list_each_safe(it, &s->parked)
-        parked_leave(m, list_item(it, struct parked, in_session), TXN_ERROR, CAUSE_SESSION, fx);
-    BELAY_DCHECK(list_empty(&s->parked));
+    struct record *r = list_item(s->records.next, struct record, in_session);
+    BELAY_CHECK(r->session == s);
+    struct slot *slot = r->slot;
+    record_remove(m, r);
+    slot_drop_if_idle(m, slot);
 }
 
-static void end_records(struct machine *m, struct session *s)
+/* The hold or wait with the lowest number. */
+static void end_item(struct machine *m, struct session *s, struct effects *fx)
 {
-    while (!list_empty(&s->records)) {
-        struct record *r = list_item(s->records.next, struct record, in_session);
-        BELAY_CHECK(r->session == s);
-        struct slot *slot = r->slot;
-        record_remove(m, r);
-        slot_drop_if_idle(m, slot);
-    }
-    BELAY_DCHECK(s->n_records == 0);
+    struct hold *h = NULL;
+    struct wait *w = NULL;
+    if (!list_empty(&s->holds))
+        h = list_item(s->holds.next, struct hold, in_session);
+    if (!list_empty(&s->waits))
+        w = list_item(s->waits.next, struct wait, in_session);
+    BELAY_DCHECK(h || w);
+    bool closed = s->ending == REASON_RELEASE;
+    if (h && (!w || hold_fence(h) < w->end.seq))
+        hold_end(m, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, REASON_SESSION, fx);
+    else
+        wait_end(m, w, EVENT_LEFT, REASON_SESSION, fx);
 }
 
-/* All that it has will go. The last ones stand low in the heap, from where it costs least. */
-static void leave_heap(struct machine *m, struct session *s)
+/* Ends so much of what it has, in the order of their numbers; what that cost. Transactions that
+ * wait go first, and then records: no transaction of this session may see it half gone. */
+static uint64_t end_part(struct machine *m, struct session *s, uint64_t most,
+                         struct effects *fx)
 {
-    for (struct list *it = s->waits.prev; it != &s->waits; it = it->prev)
-        heap_remove(&m->ends, &list_item(it, struct wait, in_session)->end);
-    for (struct list *it = s->holds.prev; it != &s->holds; it = it->prev)
-        heap_remove(&m->ends, &list_item(it, struct hold, in_session)->end);
-    for (struct list *it = s->records.prev; it != &s->records; it = it->prev)
-        heap_remove(&m->ends, &list_item(it, struct record, in_session)->end);
+    BELAY_DCHECK(session_is_sound(s) && s->ending != REASON_NONE);
+    uint64_t units = 0;
+    for (; units < most && !list_empty(&s->parked); units += LINE_GRANT_UNITS)
+        parked_leave(m, list_item(s->parked.next, struct parked, in_session), TXN_ERROR,
+                     CAUSE_SESSION, fx);
+    for (; units < most && !list_empty(&s->records); units++)
+        end_record(m, s);
+    for (; units < most && s->n_items; units++)
+        end_item(m, s, fx);
+    return units;
 }
 
-/* Holds and waits end in the order of their numbers; only then are the lines served, so none of
- * this session's waits can be granted a lock that it has just lost. */
+static bool has_nothing(const struct session *s)
+{
+    BELAY_DCHECK(s->n_holds <= s->n_items);
+    return s->n_items == 0 && s->n_records == 0 && list_empty(&s->parked);
+}
+
+/* From here on it is over, whatever it still has. */
+static void begin_end(struct machine *m, struct session *s, enum reason reason)
+{
+    BELAY_CHECK(s->ending == REASON_NONE && reason != REASON_NONE);
+    struct op message = {.kind = OP_SESSION_CLOSE,
+                         .account = session_account(s),
+                         .session = session_id(s),
+                         .flags = reason == REASON_RELEASE ? 0 : OP_FORCE};
+    session_tell(m, s->enrolled, &message);
+    s->ending = reason;
+    s->n_at_end = s->n_items + s->n_records;
+    s->enrolled = s->asked = s->kept_ms = 0;
+    if (!over(&s->end, m->now_ms))
+        heap_set(&m->ends, &s->end, m->now_ms); /* what is left goes when its turn comes */
+}
+
+static struct event *tell_end(const struct machine *m, const struct session *s, uint64_t asker,
+                              struct effects *fx)
+{
+    struct event *ev = session_news(m, s, EVENT_SESSION_ENDED, asker, fx);
+    ev->reason = s->ending;
+    ev->count = s->n_at_end;
+    ev->expires_in_ms = 0;
+    ev->news = has_nothing(s) && s->guest == GUEST_NOT;
+    return ev;
+}
+
+/* Only when this step is over are the lines served, so none of this session's waits can be
+ * granted a lock that it has just lost. Whoever asked is answered at once; the engine keeps the
+ * answer until nothing is left (engine/router.c). */
 void session_end(struct machine *m, struct session *s, enum reason reason, uint64_t asker,
                  struct effects *fx)
 {
-    BELAY_DCHECK(session_is_sound(s));
-    uint64_t n = s->n_items + s->n_records;
-    leave_heap(m, s);
-    end_parked(m, s, fx);
-    end_records(m, s);
-    bool closed = reason == REASON_RELEASE;
-    while (s->n_items) {
-        struct hold *h = NULL;
-        struct wait *w = NULL;
-        if (!list_empty(&s->holds))
-            h = list_item(s->holds.next, struct hold, in_session);
-        if (!list_empty(&s->waits))
-            w = list_item(s->waits.next, struct wait, in_session);
-        BELAY_DCHECK(h || w);
-        if (h && (!w || hold_fence(h) < w->end.seq))
-            hold_end(m, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, REASON_SESSION, fx);
-        else
-            wait_end(m, w, EVENT_LEFT, REASON_SESSION, fx);
-    }
-    struct event *ev = session_news(m, s, EVENT_SESSION_ENDED, asker, fx);
-    ev->reason = reason;
-    ev->count = n;
-    ev->expires_in_ms = 0;
-    ev->news = s->guest == GUEST_NOT;
-    ev->posted = s->enrolled;
-    struct op message = {.kind = OP_SESSION_CLOSE,
-                         .account = session_account(s),
-                         .session = ev->session,
-                         .flags = closed ? 0 : OP_FORCE};
-    session_tell(m, s->enrolled, &message);
-    BELAY_DCHECK(s->n_items == 0 && s->n_holds == 0);
-    session_free(m, s);
+    uint64_t posted = s->enrolled;
+    begin_end(m, s, reason);
+    uint64_t units = end_part(m, s, m->level >= LEVEL_PARTS ? m->end_units : NEVER, fx);
+    m->end_units -= units < m->end_units ? units : m->end_units;
+    bool done = has_nothing(s);
+    if (done || asker)
+        tell_end(m, s, asker, fx)->posted = posted;
+    if (done)
+        session_free(m, s);
 }
 
-void session_expire(struct machine *m, struct session *s, struct effects *fx)
+uint64_t session_expire(struct machine *m, struct session *s, uint64_t budget,
+                        struct effects *fx)
 {
     BELAY_DCHECK(over(&s->end, m->now_ms));
-    if (s->enrolled == 0 || m->level >= LEVEL_KEEP_FIRST)
-        session_end(m, s, REASON_TTL, 0, fx);
-    else
+    uint64_t all = s->n_items + s->n_records;
+    if (s->enrolled && m->level < LEVEL_KEEP_FIRST) {
         old_ask(m, s);
+        return 1 + all;
+    }
+    if (s->ending == REASON_NONE)
+        begin_end(m, s, REASON_TTL);
+    uint64_t units = end_part(m, s, m->level >= LEVEL_PARTS ? budget : NEVER, fx);
+    if (has_nothing(s)) {
+        tell_end(m, s, 0, fx);
+        session_free(m, s);
+    }
+    return 1 + (m->level >= LEVEL_PARTS ? units : all);
 }
 
 struct session *session_named(const struct machine *m, const struct op *op)
@@ -249,7 +295,8 @@ struct session *session_of(struct machine *m, const struct op *op, bool *ret_ok,
 
 void session_open(struct machine *m, const struct op *op, struct effects *fx)
 {
-    if (session_find(m, op->account, op->session)) {
+    if (session_find(m, op->account, op->session) ||
+        machine_session_ends(m, op->account, op->session)) {
         request_failed(op, BELAY_ERR_EXISTS, "a session with this id lives", fx);
         return;
     }

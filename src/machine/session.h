@@ -4,6 +4,7 @@
 
 #include "machine/state.h"
 
+/* NULL: there is none, or its end has begun. */
 struct session *session_find(const struct machine *m, struct slice account, struct slice id);
 struct session *session_add(struct machine *m, struct slice account, struct slice id,
                             uint64_t number);
@@ -11,7 +12,10 @@ void session_count(struct session *s, struct account *a); /* group 0: it is one 
 void session_describe(struct session *s, struct slice description);
 void session_free(struct machine *m, struct session *s);
 void session_keep(struct machine *m, struct session *s);
-void session_expire(struct machine *m, struct session *s, struct effects *fx);
+/* Units of work that it took: of so many, unless the level is an old one. */
+uint64_t session_expire(struct machine *m, struct session *s, uint64_t budget,
+                        struct effects *fx);
+/* Its end begins, and as much of it happens as may in this step. It may be gone afterwards. */
 void session_end(struct machine *m, struct session *s, enum reason reason, uint64_t asker,
                  struct effects *fx);
 /* The session that op names, if that one is here and may be used; it may be over. */

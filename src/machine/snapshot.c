@@ -28,7 +28,9 @@ enum {
      * that a program which is too old can say so. */
     SNAPSHOT_FIRST_WITH_LEVEL = 6,
     SNAPSHOT_MAGIC_BYTES = 8,
-    SNAPSHOT_CRC_BYTES = 4
+    SNAPSHOT_CRC_BYTES = 4,
+    SNAPSHOT_GUEST_BITS = 2, /* above them: why the session ends */
+    SNAPSHOT_GUEST_MAX = REASON_REVOKED << SNAPSHOT_GUEST_BITS | GUEST_ENROLS
 };
 static const char magic[SNAPSHOT_MAGIC_BYTES] = {'B', 'E', 'L', 'A', 'Y', 'S', 'N', 'P'};
 
@@ -71,18 +73,21 @@ static void put_session(struct buf *out, const struct session *s)
     BELAY_CHECK(s->end.seq != 0 && session_is_sound(s));
     varint_put_bytes(out, session_id(s));
     varint_put(out, s->end.seq);
-    varint_put(out, s->guest != GUEST_NOT ? s->kept_ms : s->end.pos ? s->end.at : 0);
+    bool is_guest = s->guest != GUEST_NOT && s->ending == REASON_NONE;
+    varint_put(out, is_guest ? s->kept_ms : s->end.pos ? s->end.at : 0);
     varint_put(out, s->ttl_ms);
     varint_put(out, s->linger_ms);
     varint_put(out, s->target);
     varint_put_bytes(out, slice_of(s->description, s->description_len));
-    varint_put(out, s->guest);
+    varint_put(out, s->guest | (uint64_t)s->ending << SNAPSHOT_GUEST_BITS);
     varint_put(out, s->enrolled);
     varint_put(out, s->asked);
     varint_put(out, s->home);
     varint_put(out, s->owed_ms);
     varint_put_bytes(out, session_account(s));
     varint_put(out, s->token);
+    if (s->ending != REASON_NONE)
+        varint_put(out, s->n_at_end);
 }
 
 static void put_hold(struct buf *out, const struct hold *h)
@@ -342,7 +347,9 @@ static void read_session(struct loader *ld)
     uint64_t linger_ms = loader_bounded(ld, LIMIT_LINGER_MS);
     uint64_t target = reader_u64(&ld->r);
     struct slice description = loader_bytes(ld, 0, LIMIT_DESCRIPTION_BYTES);
-    enum guest guest = ld->version >= 3 ? (enum guest)loader_bounded(ld, GUEST_ENROLS) : 0;
+    uint64_t state = ld->version >= 3 ? loader_bounded(ld, SNAPSHOT_GUEST_MAX) : 0;
+    enum guest guest = (enum guest)(state & GUEST_ENROLS);
+    enum reason ending = (enum reason)(state >> SNAPSHOT_GUEST_BITS);
     uint64_t enrolled = ld->version >= 3 ? reader_u64(&ld->r) : 0;
     uint64_t asked = ld->version >= 5 ? reader_u64(&ld->r) : 0;
     uint64_t home = ld->version >= 6 ? reader_u64(&ld->r) : 0;
@@ -350,7 +357,9 @@ static void read_session(struct loader *ld)
     struct slice account =
         ld->version >= 6 ? loader_bytes(ld, 0, LIMIT_ACCOUNT_BYTES) : slice_of("", 0);
     uint64_t token = ld->version >= 6 ? loader_bounded(ld, UINT32_MAX) : 0;
-    if (!loader_ok(ld, ttl_ms > 0) || !loader_ok(ld, !session_find(ld->m, account, id)) ||
+    uint64_t n_at_end = ending != REASON_NONE ? loader_bounded(ld, UINT32_MAX) : 0;
+    bool is_new = ending != REASON_NONE || !session_find(ld->m, account, id);
+    if (!loader_ok(ld, ttl_ms > 0) || !loader_ok(ld, is_new) ||
         !loader_ok(ld, (guest != GUEST_NOT) == (ld->m->group != 0)) ||
         !loader_ok(ld, guest == GUEST_NOT || !enrolled))
         return;
@@ -365,10 +374,12 @@ static void read_session(struct loader *ld)
     s->asked = asked;
     s->home = home;
     s->owed_ms = owed_ms;
+    s->ending = ending;
+    s->n_at_end = (uint32_t)n_at_end;
     /* Before version 5 it was the time of a use, and a later one not yet told. */
-    if (guest != GUEST_NOT)
+    if (guest != GUEST_NOT && ending == REASON_NONE)
         s->kept_ms = ld->version >= 5 ? at : at + ttl_ms + ttl_ms / 4;
-    else if (at > 0)
+    else if (at > 0 || ending != REASON_NONE)
         heap_set(&ld->m->ends, &s->end, at);
     loader_ok(ld, ld->n_sessions == 0 || ld->sessions[ld->n_sessions - 1]->end.seq < seq);
     ld->sessions[ld->n_sessions++] = s;

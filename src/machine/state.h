@@ -57,9 +57,11 @@ struct session {
     uint32_t n_records;
     const struct slot *seen_in; /* scratch: twins among the records of a slot */
     uint32_t ttl_ms, linger_ms;
-    uint64_t target;   /* the connection it is attached to, 0: none */
-    uint64_t enrolled; /* group 0: bit i: shard 1 + i knows it */
-    uint64_t owed_ms;  /* group 0: a connection that closes does not end it before */
+    uint64_t target;    /* the connection it is attached to, 0: none */
+    uint64_t enrolled;  /* group 0: bit i: shard 1 + i knows it */
+    uint64_t owed_ms;   /* group 0: a connection that closes does not end it before */
+    enum reason ending; /* why it ends, part by part; REASON_NONE: it lives */
+    uint32_t n_at_end;  /* what it had when that began: holds, waits and records */
     enum guest guest;
     uint64_t home;    /* guest: its number in group 0; 0: not known, from level 0 */
     uint64_t asked;   /* level 0, group 0: shards that have not said yet whether it is used */
@@ -324,6 +326,7 @@ struct machine {
     struct pool pool;    /* of locks and holds */
     unsigned batch;      /* see machine_set_batch() */
     uint64_t line_units; /* of work that are left in this step for lines */
+    uint64_t end_units;  /* and in this op for sessions that it ends */
     uint64_t asker_mask; /* what a CANCEL compares; see machine_set_askers() */
     bool by_number;
 };
@@ -402,7 +405,9 @@ static inline bool over(const struct heap_node *end, uint64_t now_ms)
 
 static inline bool session_over(const struct session *s, uint64_t now_ms)
 {
-    return s && s->enrolled == 0 && over(&s->end, now_ms); /* else when it has been ended */
+    if (!s || s->ending != REASON_NONE)
+        return s != NULL;
+    return s->enrolled == 0 && over(&s->end, now_ms); /* else when it has been ended */
 }
 
 /* Reached its end, worked off or not: cannot be used any more. A hold in its grace is alive. */

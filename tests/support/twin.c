@@ -101,7 +101,7 @@ struct t_lock *twin_lock(const struct twin *t, const struct t_space *s, struct s
 struct t_session *twin_session(const struct twin *t, struct slice id)
 {
     for (size_t i = 0; i < t->n_sessions; i++)
-        if (slice_eq(t->sessions[i]->id, id))
+        if (slice_eq(t->sessions[i]->id, id) && !t->sessions[i]->ending)
             return t->sessions[i];
     return NULL;
 }
@@ -540,6 +540,8 @@ static bool closes(struct search *s, size_t at)
         if (h->lock != step->lock ||
             (h->session == step->session && slice_eq(h->owner, step->owner)))
             continue;
+        if (h->session && h->session->ending)
+            continue;
         if (holders++ >= HOLDERS_MAX || s->edges++ >= EDGES_MAX)
             return false;
         if (h->session == origin->session && slice_eq(h->owner, origin->owner))
@@ -644,7 +646,8 @@ static void end_wait(struct twin *t, struct t_wait *w, struct effects *fx)
 }
 
 /* What it cost: a session costs what went with it, everything else one unit. */
-static uint64_t work_off(struct twin *t, const struct due *d, struct effects *fx)
+static uint64_t work_off(struct twin *t, const struct due *d, uint64_t budget,
+                         struct effects *fx)
 {
     uint64_t units = 1;
     if (d->hold) {
@@ -653,11 +656,8 @@ static uint64_t work_off(struct twin *t, const struct due *d, struct effects *fx
         units = d->wait->end <= t->now ? 1 : 8;
         end_wait(t, d->wait, fx);
     } else if (d->session) {
-        for (size_t i = 0; i < t->n_holds; i++)
-            units += t->holds[i]->session == d->session;
-        for (size_t i = 0; i < t->n_waits; i++)
-            units += t->waits[i]->session == d->session;
-        twin_end_session(t, d->session, REASON_TTL, 0, fx);
+        enum reason why = d->session->ending ? d->session->ending : REASON_TTL;
+        units += twin_end_session(t, d->session, why, 0, budget, fx);
     } else {
         d->lock->closed_no = d->lock->closed_until = 0;
         twin_touch(t, d->lock);
@@ -706,13 +706,13 @@ void twin_apply(struct twin *t, const struct op *op, struct effects *fx)
         hear_node(t, op);
     uint64_t budget = t->units = t->batch;
     for (struct due d = next_due(t); budget && d.at <= t->now; d = next_due(t)) {
-        uint64_t units = work_off(t, &d, fx);
+        uint64_t units = work_off(t, &d, budget, fx);
         budget -= units < budget ? units : budget;
     }
     twin_serve(t, fx);
     twin_reap(t, budget, fx);
     twin_settle(t, fx); /* before the op: it may ask again for what has just been answered */
-    t->units = t->batch;
+    t->units = t->end_units = t->batch;
     if (op->request.len && op->kind != OP_CANCEL)
         twin_once(t, op, fx);
     else

@@ -262,6 +262,12 @@ static struct t_hold *named_hold(const struct twin *t, const struct t_space *s,
     return NULL;
 }
 
+/* What it has goes with it: nothing else can be done to that. */
+static bool is_ending(const struct t_session *s)
+{
+    return s && s->ending;
+}
+
 static uint64_t release_one(struct twin *t, const struct t_space *s, const struct op *op,
                             struct effects *fx)
 {
@@ -275,7 +281,8 @@ static uint64_t release_one(struct twin *t, const struct t_space *s, const struc
     for (size_t i = 0; leaves && i < t->n_waits;) {
         struct t_wait *w = t->waits[i];
         if (w->lock->space == s && slice_eq(w->lock->name, op->name) &&
-            slice_eq(w->owner, op->owner) && slice_eq(twin_id(w->session), op->session)) {
+            slice_eq(w->owner, op->owner) && slice_eq(twin_id(w->session), op->session) &&
+            !is_ending(w->session)) {
             twin_end_wait(t, w, EVENT_LEFT, REASON_RELEASE, fx);
             n++;
         } else {
@@ -466,7 +473,8 @@ static void cancel_one(struct twin *t, const struct t_space *s, const struct op 
 {
     const struct t_lock *l = s ? twin_lock(t, s, op->name) : NULL;
     for (size_t i = 0; l && i < t->n_waits; i++)
-        if (t->waits[i]->lock == l && t->waits[i]->asker == op->target) {
+        if (t->waits[i]->lock == l && t->waits[i]->asker == op->target &&
+            !is_ending(t->waits[i]->session)) {
             if (op->flags & OP_END_WAIT)
                 twin_end_wait(t, t->waits[i], EVENT_TIMEOUT, REASON_CANCEL, fx);
             else if (op->flags & OP_AWAY && twin_has_receipt(t, t->waits[i]))
@@ -476,7 +484,8 @@ static void cancel_one(struct twin *t, const struct t_space *s, const struct op 
             return;
         }
     for (size_t i = 0; l && !(op->flags & OP_END_WAIT) && i < t->n_holds; i++)
-        if (t->holds[i]->lock == l && t->holds[i]->asker == op->target) {
+        if (t->holds[i]->lock == l && t->holds[i]->asker == op->target &&
+            !is_ending(t->holds[i]->session)) {
             if (op->flags & OP_AWAY && op->request.len)
                 return;
             if (!(op->flags & OP_UNDO))

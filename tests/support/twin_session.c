@@ -14,42 +14,80 @@ static struct event *tell(const struct twin *t, struct slice id, enum event_kind
     return ev;
 }
 
-/* Everything of the session ends, by number; the lines are served only after that. */
-void twin_end_session(struct twin *t, struct t_session *s, enum reason why, uint64_t asker,
-                      struct effects *fx)
+static uint64_t items_of(const struct twin *t, const struct t_session *s)
 {
     uint64_t n = 0;
-    bool closed = why == REASON_RELEASE;
-    for (;; n++) {
-        struct t_hold *h = NULL;
-        struct t_wait *w = NULL;
-        for (size_t i = t->n_holds; i--;)
-            if (t->holds[i]->session == s)
-                h = t->holds[i];
-        for (size_t i = t->n_waits; i--;)
-            if (t->waits[i]->session == s)
-                w = t->waits[i];
-        if (h && (!w || h->fence < w->ticket)) {
-            for (size_t i = 0; i < t->n_waits; i++)
-                n += t->waits[i]->upgrade == h; /* goes with its hold */
-            twin_end_hold(t, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, REASON_SESSION, fx);
-        } else if (w) {
-            twin_end_wait(t, w, EVENT_LEFT, REASON_SESSION, fx);
-        } else {
-            break;
-        }
+    for (size_t i = 0; i < t->n_holds; i++)
+        n += t->holds[i]->session == s;
+    for (size_t i = 0; i < t->n_waits; i++)
+        n += t->waits[i]->session == s;
+    return n;
+}
+
+/* The hold or wait with the lowest number. */
+static void end_item(struct twin *t, struct t_session *s, struct effects *fx)
+{
+    struct t_hold *h = NULL;
+    struct t_wait *w = NULL;
+    for (size_t i = t->n_holds; i--;)
+        if (t->holds[i]->session == s)
+            h = t->holds[i];
+    for (size_t i = t->n_waits; i--;)
+        if (t->waits[i]->session == s)
+            w = t->waits[i];
+    bool closed = s->ending == REASON_RELEASE;
+    if (h && (!w || h->fence < w->ticket))
+        twin_end_hold(t, h, closed ? EVENT_RELEASED : EVENT_EXPIRED, REASON_SESSION, fx);
+    else
+        twin_end_wait(t, w, EVENT_LEFT, REASON_SESSION, fx);
+}
+
+/* Everything of the session ends, by number, so much in a step; the lines are served after
+ * that. Nobody finds it by its id any more. */
+uint64_t twin_end_session(struct twin *t, struct t_session *s, enum reason why, uint64_t asker,
+                          uint64_t units, struct effects *fx)
+{
+    uint64_t spent = 0;
+    if (!s->ending) {
+        s->ending = why;
+        s->had = items_of(t, s);
+        s->end = s->end < t->now ? s->end : t->now;
     }
-    struct event *ev = tell(t, s->id, EVENT_SESSION_ENDED, asker, fx);
-    ev->account = SLICE("default");
-    ev->news = true;
-    ev->reason = why;
-    ev->count = n;
-    twin_drop(t->sessions, &t->n_sessions, s);
+    for (; spent < units && items_of(t, s); spent++)
+        end_item(t, s, fx);
+    bool done = items_of(t, s) == 0;
+    if (done || asker) {
+        struct event *ev = tell(t, s->id, EVENT_SESSION_ENDED, asker, fx);
+        ev->account = SLICE("default");
+        ev->news = done;
+        ev->reason = why;
+        ev->count = s->had;
+    }
+    if (done)
+        twin_drop(t->sessions, &t->n_sessions, s);
+    return spent;
+}
+
+/* By an op. */
+static void end_session(struct twin *t, struct t_session *s, enum reason why, uint64_t asker,
+                        struct effects *fx)
+{
+    uint64_t spent = twin_end_session(t, s, why, asker, t->end_units, fx);
+    t->end_units -= spent < t->end_units ? spent : t->end_units;
+}
+
+/* Some session has this id, and may be ending. */
+static bool is_taken(const struct twin *t, struct slice id)
+{
+    for (size_t i = 0; i < t->n_sessions; i++)
+        if (slice_eq(t->sessions[i]->id, id))
+            return true;
+    return false;
 }
 
 static void open_session(struct twin *t, const struct op *op, struct effects *fx)
 {
-    if (twin_session(t, op->session)) {
+    if (is_taken(t, op->session)) {
         twin_failed(op, BELAY_ERR_EXISTS, fx);
         return;
     }
@@ -92,7 +130,7 @@ static void detach(struct twin *t, const struct op *op, struct effects *fx)
         s->target = 0;
         s->end = t->now + s->linger > s->owed ? t->now + s->linger : s->owed;
     } else if (mine) {
-        twin_end_session(t, s, REASON_SESSION, 0, fx);
+        end_session(t, s, REASON_SESSION, 0, fx);
     }
     tell(t, op->session, EVENT_SESSION_KEPT, op->asker, fx)->count = mine;
 }
@@ -122,7 +160,7 @@ void twin_session_op(struct twin *t, const struct op *op, struct effects *fx)
     else if (op->kind == OP_SESSION_KEEPALIVE)
         keep_alive(t, op, fx);
     else if (s)
-        twin_end_session(t, s, REASON_RELEASE, op->asker, fx);
+        end_session(t, s, REASON_RELEASE, op->asker, fx);
     else
         twin_failed(op, BELAY_ERR_NO_SESSION, fx);
 }

@@ -24,7 +24,9 @@ struct t_lock { /* a name that was ever used; most are nothing any more */
 struct t_session {
     struct slice id, text;
     uint64_t no, ttl, linger, end, target;
-    uint64_t owed; /* what a connection before this one was promised */
+    uint64_t owed;      /* what a connection before this one was promised */
+    enum reason ending; /* why it ends, part by part; REASON_NONE: it lives */
+    uint64_t had;       /* then, when that began */
 };
 
 struct t_hold {
@@ -62,6 +64,7 @@ struct t_receipt {
 struct twin {
     unsigned batch;     /* units of work that an op does for what is due */
     uint64_t units;     /* that are left for lines */
+    uint64_t end_units; /* and in this op for sessions that it ends */
     uint64_t now, last; /* time; the last number given */
     uint64_t n_hidden;
     uint64_t dooms;     /* namespaces deleted so far */
@@ -84,7 +87,7 @@ struct twin {
 
 struct t_space *twin_space(const struct twin *t, struct slice name); /* NULL: unknown */
 struct t_lock *twin_lock(const struct twin *t, const struct t_space *s, struct slice name);
-struct t_session *twin_session(const struct twin *t, struct slice id);
+struct t_session *twin_session(const struct twin *t, struct slice id); /* that does not end */
 bool twin_exists(const struct twin *t, const struct t_lock *l);
 size_t twin_holds_on(const struct twin *t, const struct t_lock *l);
 size_t twin_waits_on(const struct twin *t, const struct t_lock *l);
@@ -110,8 +113,9 @@ void twin_forget_wait(struct twin *t, const struct t_wait *w); /* as if it had n
 
 /* twin_session.c */
 void twin_session_op(struct twin *t, const struct op *op, struct effects *fx);
-void twin_end_session(struct twin *t, struct t_session *s, enum reason why, uint64_t asker,
-                      struct effects *fx);
+/* It ends, or goes on ending, for so many units; what it took. */
+uint64_t twin_end_session(struct twin *t, struct t_session *s, enum reason why, uint64_t asker,
+                          uint64_t units, struct effects *fx);
 void twin_namespace_op(struct twin *t, const struct op *op, struct effects *fx);
 uint64_t twin_reap(struct twin *t, uint64_t budget, struct effects *fx);
 

@@ -108,6 +108,41 @@ static void a_waiter_is_answered_when_its_turn_comes(void **state)
     assert_true(b.fence > a.fence);
 }
 
+/* Its locks are free when SESSION CLOSE is answered, however many parts that takes. */
+static void a_session_that_ends_in_parts_is_answered_when_it_is_gone(void **state)
+{
+    struct fixture *f = *state;
+    struct client c = {0}, again = {0}, d = {0};
+    struct op open = {.kind = OP_SESSION_OPEN, .session = SLICE("s"), .ttl_ms = 1000};
+    struct op close = {.kind = OP_SESSION_CLOSE, .session = SLICE("s"), .request = SLICE("r")};
+    static const char *const names[] = {"a", "b", "c", "db"};
+    machine_set_batch(f->engine->groups[0].machine, 1);
+    submit(f, &c, open);
+    for (size_t i = 0; i < 4; i++) {
+        struct op op = acquire("o", 0);
+        op.name = slice_str(names[i]);
+        op.session = SLICE("s");
+        submit(f, &d, op);
+    }
+    c.answers = 0;
+    submit(f, &c, close);
+    submit(f, &again, close); /* the second part; and who asks again hears it no earlier */
+    engine_exchange(f->engine);
+    assert_int_equal(c.answers + again.answers, 0);
+    for (int parts = 0; parts < 2; parts++) {
+        assert_int_equal(c.answers + again.answers, 0);
+        assert_int_equal(engine_next_ms(f->engine), 0);
+        engine_tick(f->engine);
+    }
+    assert_int_equal(c.answers, 1);
+    assert_int_equal(c.kind, EVENT_SESSION_ENDED);
+    assert_int_equal(c.count, 4);
+    assert_int_equal(again.answers, 1);
+    assert_int_equal(again.kind, EVENT_SESSION_ENDED);
+    submit(f, &d, acquire("p", 0));
+    assert_int_equal(d.kind, EVENT_GRANTED);
+}
+
 static void a_client_that_is_gone_leaves_the_line(void **state)
 {
     struct fixture *f = *state;
@@ -371,6 +406,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         T(a_waiter_is_answered_when_its_turn_comes),
+        T(a_session_that_ends_in_parts_is_answered_when_it_is_gone),
         T(a_client_that_is_gone_leaves_the_line),
         T(a_reused_slot_hears_nothing_of_its_past),
         T(a_count_that_begins_again_passes_over_who_waits),

@@ -118,7 +118,12 @@ static void a_session_has_so_many_holds_and_waits(void **state)
     assert_limit(play(&p, "1 acquire busy bob session=s1 wait=5"), "LIMIT_SESSION_ITEMS");
     assert_int_equal(play(&p, "1 acquire l5 ann session=s1")->kind, EVENT_GRANTED);
     assert_int_equal(play(&p, "2 session-close s1")->count, LIMIT_SESSION_ITEMS);
-    assert_int_equal(script_count(&p, EVENT_RELEASED), LIMIT_SESSION_ITEMS - 1);
+    size_t released = script_count(&p, EVENT_RELEASED);
+    while (machine_due(p.m) <= 2) {
+        play(&p, "2 tick");
+        released += script_count(&p, EVENT_RELEASED);
+    }
+    assert_int_equal(released, LIMIT_SESSION_ITEMS - 1);
     script_done(&p);
 }
 

@@ -1,6 +1,7 @@
 /* test_machine_parts.c - long lines, and many lines, take several steps. */
 #include "script.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -225,6 +226,110 @@ static void a_namespace_with_one_long_line_goes_in_parts(void **state)
     script_done(&p);
 }
 
+/* What a session has goes in parts, but from the first of them on nobody can use it. */
+static void the_end_of_a_session_goes_in_parts(void **state)
+{
+    (void)state;
+    enum { LOCKS = 3 * MACHINE_EXPIRE_BATCH - 1 };
+    struct script p;
+    script_open(&p);
+    play(&p, "0 session-open s ttl=100000");
+    play(&p, "0 acquire x first ttl=1000");
+    for (int i = 0; i < LOCKS; i++)
+        play(&p, "0 acquire l%04d ann session=s", i);
+    uint64_t fence = p.fx.events[0].fence;
+    play(&p, "0 acquire x ann session=s wait=500"); /* the last of all that it has */
+    play(&p, "0 acquire l%04d next ttl=1000 wait=500", LOCKS - 1);
+    const struct event *ev = play(&p, "1 session-close s");
+    assert_int_equal(ev->kind, EVENT_SESSION_ENDED);
+    assert_int_equal(ev->count, LOCKS + 1);
+    assert_false(ev->news); /* that comes at the end */
+    assert_int_equal(script_count(&p, EVENT_RELEASED), MACHINE_EXPIRE_BATCH);
+    assert_int_equal(machine_due(p.m), 1);
+    assert_true(machine_session_ends(p.m, slice_of("", 0), SLICE("s")));
+    script_store(&p);
+    machine_set_batch(p.m, 1); /* so that it does not end while it is looked at */
+    assert_int_equal(play(&p, "1 session-close s")->err, BELAY_ERR_NO_SESSION);
+    assert_int_equal(play(&p, "1 session-show s")->err, BELAY_ERR_NO_SESSION);
+    assert_int_equal(play(&p, "1 session-list")->n_rows, 0);
+    assert_int_equal(play(&p, "1 session-open s ttl=9")->err, BELAY_ERR_EXISTS);
+    assert_int_equal(play(&p, "1 acquire y ann session=s")->err, BELAY_ERR_NO_SESSION);
+    ev = play(&p, "1 renew l%04d #%" PRIu64 " ttl=1000", LOCKS - 1, fence);
+    assert_int_equal(ev->err, BELAY_ERR_STALE);
+    ev = play(&p, "1 acquire l%04d late ttl=1000", LOCKS - 1);
+    assert_int_equal(ev->kind, EVENT_REFUSED);
+    play(&p, "1 release x first");
+    assert_int_equal(script_count(&p, EVENT_GRANTED), 0);
+    assert_int_equal(script_count(&p, EVENT_LEFT), 1); /* the turn of a dead one */
+    script_store(&p);
+    machine_set_batch(p.m, MACHINE_EXPIRE_BATCH);
+    size_t granted = 0, ended = 0;
+    while (machine_due(p.m) <= 1) {
+        play(&p, "1 tick");
+        assert_in_range(script_count(&p, EVENT_RELEASED), 1, MACHINE_EXPIRE_BATCH);
+        granted += script_count(&p, EVENT_GRANTED);
+        ended += script_count(&p, EVENT_SESSION_ENDED);
+        script_store(&p);
+    }
+    assert_int_equal(granted, 1);
+    assert_int_equal(ended, 1);
+    assert_false(machine_session_ends(p.m, slice_of("", 0), SLICE("s")));
+    assert_int_equal(play(&p, "2 session-open s ttl=9")->kind, EVENT_SESSION_OPENED);
+    script_done(&p);
+}
+
+/* Its records are seen no more, all at once, and its transactions that wait are answered. */
+static void variables_of_a_session_that_ends_are_not_seen(void **state)
+{
+    (void)state;
+    struct script p;
+    script_open(&p);
+    machine_set_batch(p.m, 8);
+    play(&p, "0 session-open s ttl=100");
+    play(&p, "0 session-open t ttl=1000");
+    for (int i = 0; i < 20; i++)
+        play(&p, "0 txn s assert(set(t,k%d,1))", i);
+    for (int i = 0; i < 3; i++)
+        play(&p, "0 txn s assert(exists(t,none)) wait=500");
+    play(&p, "0 txn t assert(not(exists(t,k19))) wait=500");
+    play(&p, "100 tick");
+    assert_int_equal(script_count(&p, EVENT_TXN), 2); /* who waits is told: four units each */
+    script_store(&p);
+    const struct event *ev = play(&p, "100 txn t assert(not(exists(t,k18)))");
+    assert_int_equal(ev->status, TXN_OK);
+    size_t told = 0;
+    while (machine_due(p.m) <= 100) {
+        play(&p, "100 tick");
+        for (size_t i = 0; i < p.fx.n; i++)
+            told += p.fx.events[i].kind == EVENT_TXN && p.fx.events[i].status == TXN_OK;
+        script_store(&p);
+    }
+    assert_int_equal(told, 1); /* the one that waited for a record to go */
+    struct machine_counts counts;
+    machine_counts(p.m, &counts);
+    assert_int_equal(counts.variables + counts.transactions, 0);
+    script_done(&p);
+}
+
+/* No deadlock is seen where a session is about to give its locks back. */
+static void a_session_that_ends_closes_no_cycle(void **state)
+{
+    (void)state;
+    struct script p;
+    script_open(&p);
+    machine_set_batch(p.m, 1);
+    play(&p, "0 session-open s ttl=1000");
+    play(&p, "0 acquire spare ann session=s");
+    play(&p, "0 acquire a ann session=s");
+    play(&p, "0 acquire b bob ttl=1000");
+    play(&p, "0 acquire b ann session=s wait=500");
+    play(&p, "1 session-close s");
+    play(&p, "0 acquire a bob ttl=1000 wait=500");
+    assert_int_equal(script_count(&p, EVENT_DEADLOCK), 0);
+    script_store(&p);
+    script_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +341,9 @@ int main(void)
         cmocka_unit_test(a_turn_that_is_due_is_not_lost),
         cmocka_unit_test(who_waits_for_quiet_is_not_told_of_every_reader),
         cmocka_unit_test(a_namespace_with_one_long_line_goes_in_parts),
+        cmocka_unit_test(the_end_of_a_session_goes_in_parts),
+        cmocka_unit_test(variables_of_a_session_that_ends_are_not_seen),
+        cmocka_unit_test(a_session_that_ends_closes_no_cycle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

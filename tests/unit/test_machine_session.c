@@ -1,4 +1,4 @@
-/* test_machine_session.c - sessions: everything in one goes with it, in one step. */
+/* test_machine_session.c - sessions: everything in one goes with it. */
 #include "transcript.h"
 
 #include <setjmp.h>

@@ -86,6 +86,34 @@ static void a_session_ends_in_all_shards(void **state)
     assert_int_equal(done(f, &c, acquire(f->ns[1], "s", 0))->ev.err, BELAY_ERR_NO_SESSION);
 }
 
+/* A shard takes the message at once, and ends what the session has there in parts. */
+static void a_session_ends_in_parts_in_a_shard(void **state)
+{
+    struct fixture *f = *state;
+    struct client s = {0}, c = {0};
+    static const char *const names[] = {"a", "b", "c"};
+    done(f, &s, of_session(OP_SESSION_OPEN, "s"));
+    for (size_t i = 0; i < 3; i++) {
+        struct op op = acquire(f->ns[1], "s", 0);
+        op.name = slice_str(names[i]);
+        assert_int_equal(done(f, &c, op)->ev.kind, EVENT_GRANTED);
+    }
+    machine_set_batch(f->engine->groups[1].machine, 1);
+    s.answers = 0;
+    ask(f, &s, of_session(OP_SESSION_CLOSE, "s"));
+    settle(f);
+    assert_int_equal(s.answers, 0);
+    assert_int_equal(machine_messages(f->engine->groups[0].machine), 0);
+    while (machine_due(f->engine->groups[1].machine) != UINT64_MAX) {
+        assert_int_equal(s.answers, 0);
+        engine_tick(f->engine);
+        settle(f);
+    }
+    assert_int_equal(s.answers, 1);
+    assert_int_equal(s.ev.kind, EVENT_SESSION_ENDED);
+    assert_int_equal(s.ev.count, 3);
+}
+
 static void an_unknown_session_is_refused_in_the_words_of_the_op(void **state)
 {
     struct fixture *f = *state;
@@ -292,6 +320,7 @@ int main(void)
         T(a_deleted_namespace_is_gone_from_both),
         T(rows_of_group_0_count_what_the_shards_have),
         T(a_session_ends_in_all_shards),
+        T(a_session_ends_in_parts_in_a_shard),
         T(an_unknown_session_is_refused_in_the_words_of_the_op),
         T(who_leaves_while_it_is_enrolled_gets_nothing),
         T(a_new_leader_sends_what_the_old_one_may_not_have),
