@@ -28,11 +28,18 @@ uint64_t engine_clock(const struct engine *e)
     return e->clock_ms(e->clock_ctx);
 }
 
+static void set_for_tests(const struct engine *e, struct machine *m)
+{
+    machine_set_askers(m, e->count_bits, e->by_number);
+    if (e->batch)
+        machine_set_batch(m, e->batch);
+}
+
 static struct machine *group_machine(const struct engine *e, size_t group)
 {
     struct machine *m = machine_open(random_key());
     machine_set_level(m, e->order->first_level);
-    machine_set_askers(m, e->count_bits, e->by_number);
+    set_for_tests(e, m);
     if (e->order->n_groups > 1)
         machine_set_group(m, (unsigned)group, (unsigned)e->order->n_groups);
     return m;
@@ -47,6 +54,7 @@ struct engine *engine_open(const struct engine_config *config)
     e->clock_ctx = config->clock_ctx;
     e->count_bits = config->count_bits ? config->count_bits : OP_RUN_SHIFT;
     e->by_number = config->by_number;
+    e->batch = config->batch;
     e->n_slots = 1;
     list_init(&e->held);
     e->groups = mem_zalloc(e->order->n_groups * sizeof *e->groups);
@@ -351,7 +359,7 @@ enum belay_err engine_decode(size_t n_groups, size_t group, struct slice bytes,
 void engine_adopt(struct engine *e, size_t group, struct machine *m)
 {
     machine_close(e->groups[group].machine);
-    machine_set_askers(m, e->count_bits, e->by_number);
+    set_for_tests(e, m);
     e->groups[group].machine = m;
     engine_lead(e, group, 0);
     feed_gap(e->feed); /* what happened in between is not known here */

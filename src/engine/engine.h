@@ -51,6 +51,7 @@ struct engine_config {
     /* Tests alone: machine_set_askers(). 0: the whole count. */
     unsigned count_bits;
     bool by_number;
+    unsigned batch; /* tests alone: machine_set_batch(). 0: as it is */
 };
 
 struct engine *engine_open(const struct engine_config *config); /* never NULL */

@@ -80,6 +80,7 @@ struct engine {
     uint64_t count;      /* of the last ask */
     unsigned count_bits; /* engine_config */
     bool by_number;
+    unsigned batch;
     uint64_t targets;
     bool delivering;  /* answers are being given: nothing may be submitted now */
     struct list held; /* answers that wait until messages are taken: router.c */

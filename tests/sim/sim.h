@@ -86,6 +86,7 @@ struct sim_plan {
     unsigned inflight;          /* entries on their way to a follower */
     uint64_t snapshot_bytes, segment_bytes;
     uint64_t turn_work; /* so much is applied before everything else goes on */
+    unsigned batch;     /* machine_set_batch(): few units, and all that is long goes in parts */
     uint64_t fault_every_ms;
 };
 

@@ -3,6 +3,7 @@
  * Uniform faults miss the known bugs: every seed draws its own mixture, and faults aim at
  * leaders. A hunt cuts off whoever has just been elected, while its first entries are on their
  * way, and joins the one before again: majorities rotate, and entries of several terms meet. */
+#include "machine/machine.h"
 #include "raft/member.h"
 #include "sim.h"
 
@@ -173,6 +174,7 @@ void sim_plan(uint64_t seed, enum sim_aim aim, struct sim_plan *ret)
     if (ret->snapshot_bytes > 8000) /* a disk has room for SIM_DISK_FILES */
         ret->segment_bytes = 64 << 10;
     ret->turn_work = turns[seed % 3];
+    ret->batch = seed % 4 == 1 ? 1 + seed / 4 % 8 : MACHINE_EXPIRE_BATCH;
     ret->old_copies = sim_chance(&w, 25);
     ret->upgrade = sim_chance(&w, 25);
     aim_at(ret, aim);

@@ -62,6 +62,7 @@ struct judge *judge_open(struct sim_world *w)
     for (size_t i = 0; i < j->w->plan.groups; i++) {
         j->logs[i].machine = machine_open((struct hash_key){i + 1, 42});
         machine_set_level(j->logs[i].machine, 0); /* the log raises it */
+        machine_set_batch(j->logs[i].machine, w->plan.batch);
         if (w->plan.groups > 1)
             machine_set_group(j->logs[i].machine, (unsigned)i, (unsigned)w->plan.groups);
         j->logs[i].rules = rules_open(w, i);

@@ -226,6 +226,18 @@ static void not_started(struct sim_world *w, struct sim_node *n)
         sim_wrong(w, "stop", "node %" PRIu64 " does not start: %s", n->id, replica_problem());
 }
 
+/* How far a clock goes in 1000 ms of the world. */
+static uint64_t draw_rate(struct sim_world *w)
+{
+    if (!w->plan.clocks || w->healing)
+        return 1000;
+    if (w->plan.fine)
+        return 999 + sim_random(w, 3);
+    if (!w->plan.slow)
+        return 960 + sim_random(w, 80);
+    return sim_chance(w, 40) ? 200 + sim_random(w, 100) : 900 + sim_random(w, 100);
+}
+
 void sim_node_start(struct sim_world *w, uint64_t id)
 {
     struct sim_node *n = &w->nodes[id];
@@ -234,12 +246,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
     n->old = is_old(n);
     n->clock_base = 1000 + sim_random(w, 1000000); /* a monotonic clock starts anywhere */
     n->clock_from = w->now;
-    n->rate = 1000;
-    if (w->plan.clocks && !w->healing)
-        n->rate = w->plan.fine        ? 999 + sim_random(w, 3)
-                  : !w->plan.slow     ? 960 + sim_random(w, 80)
-                  : sim_chance(w, 40) ? 200 + sim_random(w, 100)
-                                      : 900 + sim_random(w, 100);
+    n->rate = draw_rate(w);
     n->paused_until = 0;
     n->next_wake = 0; /* one that was posted in its last life is void */
     n->lost_ms = 0;
@@ -292,6 +299,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
                                 .clock_ctx = n,
                                 .feed = n->feed,
                                 .count_bits = SIM_COUNT_BITS,
+                                .batch = w->plan.batch,
                                 .by_number = w->options->canaries & CANARY_BY_NUMBER});
     check_terms(w, n);
     sim_node_settle(w, n);

@@ -532,7 +532,8 @@ static void take_event(struct rules *r, const struct event *ev)
         session_opened(r, ev);
         break;
     case EVENT_SESSION_ENDED:
-        session_ended(r, ev);
+        if (ev->news || !ev->asker) /* else it is an answer that is kept until it is true */
+            session_ended(r, ev);
         break;
     case EVENT_DEADLOCK:
     case EVENT_CHECKED:
@@ -725,6 +726,8 @@ static void check_waiter(const struct rules *r, const struct book_wait *mine)
 {
     const struct book_wait *upgrade = upgrade_on(r, mine->lock);
     bool only_shared = false;
+    if (r->w->plan.batch < MACHINE_EXPIRE_BATCH)
+        return; /* its turn may come in a later step */
     if (is_closed(r, mine->lock) || (upgrade && upgrade != mine && !is_passed(r, upgrade)))
         return;
     for (const struct book_wait *w = r->waits; w < mine && !mine->upgrade; w++) {
