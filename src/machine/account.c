@@ -351,20 +351,13 @@ bool quota_reached(const struct account *a, enum quota quota, uint64_t more)
     return a->limits[quota] && a->used[quota] + more > a->limits[quota];
 }
 
-enum quota quota_over(const struct account *a, const struct op *op, bool makes, bool waits)
+bool quota_outgrown(const struct account *a, uint64_t was, uint64_t is)
 {
-    BELAY_DCHECK(op->body.len <= LIMIT_BODY_BYTES);
-    if (makes && quota_reached(a, QUOTA_LOCKS, 1 + op->more.n))
-        return QUOTA_LOCKS;
-    if (waits && quota_reached(a, QUOTA_WAITERS, 1))
-        return QUOTA_WAITERS;
-    if (op->body.len && quota_reached(a, QUOTA_BYTES, op->body.len))
-        return QUOTA_BYTES;
-    return QUOTA_COUNT;
+    return is > was && quota_reached(a, QUOTA_BYTES, is - was);
 }
 
-void quota_refuse(const struct account *a, enum quota quota, const struct op *op,
-                  struct effects *fx)
+struct event *quota_refuse(const struct account *a, enum quota quota, const struct op *op,
+                           struct effects *fx)
 {
     BELAY_CHECK((size_t)quota < QUOTA_COUNT && a->limits[quota] > 0);
     struct buf text = {0};
@@ -374,6 +367,7 @@ void quota_refuse(const struct account *a, enum quota quota, const struct op *op
     struct event *ev = request_failed(op, BELAY_ERR_QUOTA, "", fx);
     ev->text = arena_copy(&fx->arena, buf_slice(&text));
     buf_done(&text);
+    return ev;
 }
 
 /* --- snapshots --- */

@@ -56,11 +56,11 @@ void account_message(struct machine *m, const struct op *message, struct effects
 void account_query(const struct machine *m, const struct op *op, struct effects *fx);
 void account_free(struct account *a);
 void account_left(struct machine *m, const struct account *a); /* something of it is gone */
-/* The first limit that an ACQUIRE would go over, QUOTA_COUNT: none. `makes` a lock, `waits`. */
-enum quota quota_over(const struct account *a, const struct op *op, bool makes, bool waits);
 bool quota_reached(const struct account *a, enum quota quota, uint64_t more);
-void quota_refuse(const struct account *a, enum quota quota, const struct op *op,
-                  struct effects *fx);
+/* Bytes would take the place of others, and be too many. */
+bool quota_outgrown(const struct account *a, uint64_t was, uint64_t is);
+struct event *quota_refuse(const struct account *a, enum quota quota, const struct op *op,
+                           struct effects *fx);
 
 /* The account that op names, or it has been told that there is none. */
 struct account *account_named(const struct machine *m, const struct op *op, struct effects *fx);

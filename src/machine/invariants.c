@@ -296,6 +296,17 @@ static const char *check_session(const struct machine *m, const struct session *
     return NULL;
 }
 
+/* Bodies of a lock: its own, and what is brought along by those who wait. */
+static uint64_t bytes_of_lock(const struct lock *l)
+{
+    if (!l->more)
+        return 0;
+    uint64_t bytes = l->more->body_len;
+    list_each (it, &l->more->waits)
+        bytes += list_item(it, const struct wait, in_lock)->body_len;
+    return bytes;
+}
+
 /* What counts for the quota of bytes, apart from bodies: they are counted lock by lock. */
 static uint64_t bytes_of_vars(const struct space *s)
 {
@@ -325,7 +336,7 @@ static const char *check_space(const struct machine *m, const struct space *s,
         locks++;
         held += l->n_holds != 0;
         waiting += l->more ? l->more->n_waits : 0;
-        all->bytes += l->more ? l->more->body_len : 0;
+        all->bytes += bytes_of_lock(l);
     }
     PROMISE(locks == s->locks.count && held == s->held && waiting == s->waiting);
     PROMISE(waiting == s->waits.count && s->waiters.count <= waiting);

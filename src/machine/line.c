@@ -85,6 +85,7 @@ static void keep_turn(struct machine *m, struct wait *w)
 void wait_set_body(struct wait *w, const struct op *op)
 {
     BELAY_CHECK(op->body.len <= LIMIT_BODY_BYTES);
+    w->lock->space->account->used[QUOTA_BYTES] += op->body.len - w->body_len;
     free(w->body);
     w->brings_body = op->flags & OP_SET_BODY;
     w->body = op->body.len ? mem_dup(op->body.data, op->body.len) : NULL;
@@ -131,6 +132,7 @@ void wait_link(struct machine *m, struct wait *w)
     more->n_timed += w->policy == POLICY_TIMED;
     s->waiting++, m->waiting++;
     s->account->used[QUOTA_WAITERS]++;
+    s->account->used[QUOTA_BYTES] += w->body_len;
     map_add(&s->waits, &w->by_place, hash_place(m, who, w->lock));
     BELAY_DCHECK(m->waiting >= s->waiting && s->waiting >= more->n_waits);
     lock_changed(m, w->lock);
@@ -260,6 +262,8 @@ static void unlink_and_free(struct machine *m, struct wait *w)
     l->space->waiting--, m->waiting--;
     BELAY_DCHECK(l->space->account->used[QUOTA_WAITERS] > 0);
     l->space->account->used[QUOTA_WAITERS]--;
+    BELAY_DCHECK(l->space->account->used[QUOTA_BYTES] >= w->body_len);
+    l->space->account->used[QUOTA_BYTES] -= w->body_len;
     map_remove(&l->space->waits, &w->by_place);
     list_remove(&w->in_waiter);
     if (list_empty(&w->waiter->waits)) {

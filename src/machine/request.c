@@ -68,6 +68,31 @@ static void tell_limit(const struct space *s, const struct op *op, const struct 
         quota_refuse(s->account, j->quota, op, fx);
 }
 
+static uint64_t body_bytes(const struct lock *l)
+{
+    return l && l->more ? l->more->body_len : 0;
+}
+
+/* Whoever is granted the lock sets its body; whoever waits brings one along. */
+static bool outgrows(const struct space *s, const struct lock *l, const struct op *op,
+                     bool waits)
+{
+    uint64_t bytes = op->body.len * (1 + op->more.n);
+    return op->flags & OP_SET_BODY &&
+           quota_outgrown(s->account, waits ? 0 : body_bytes(l), bytes);
+}
+
+/* The first limit of the account that an ACQUIRE would go over, QUOTA_COUNT: none. */
+static enum quota quota_over(const struct space *s, const struct lock *l, const struct op *op,
+                             bool waits)
+{
+    if (!l && quota_reached(s->account, QUOTA_LOCKS, 1 + op->more.n))
+        return QUOTA_LOCKS;
+    if (waits && quota_reached(s->account, QUOTA_WAITERS, 1))
+        return QUOTA_WAITERS;
+    return outgrows(s, l, op, waits) ? QUOTA_BYTES : QUOTA_COUNT;
+}
+
 uint32_t request_capacity(const struct op *op)
 {
     return op->mode == MODE_SEMAPHORE ? (uint32_t)op->of : CAPACITY_RW;
@@ -94,6 +119,8 @@ static struct judgement judge_known(const struct machine *m, const struct lock *
             return refuse(REASON_KIND);
         if (op->flags & OP_FRESH)
             return refuse(REASON_HELD);
+        if (outgrows(l->space, l, op, false))
+            return (struct judgement){.verdict = OVER_LIMIT, .quota = QUOTA_BYTES};
         return (struct judgement){.verdict = GRANT_AGAIN, .hold = h};
     }
     struct wait *w = l->more && l->more->n_waits ? wait_of(m, l, who) : NULL;
@@ -104,6 +131,8 @@ static struct judgement judge_known(const struct machine *m, const struct lock *
         return refuse(REASON_KIND);
     if (op->wait_ms == 0)
         return refuse(REASON_HELD);
+    if (quota_outgrown(l->space->account, w->body_len, op->body.len))
+        return (struct judgement){.verdict = OVER_LIMIT, .quota = QUOTA_BYTES};
     return (struct judgement){.verdict = TAKE_OVER, .wait = w};
 }
 
@@ -136,7 +165,7 @@ static struct judgement judge(const struct machine *m, const struct space *s,
         return over_limit("the session has LIMIT_SESSION_ITEMS (10000) holds and waits");
     if (!l && s->locks.count + op->more.n >= LIMIT_LOCKS)
         return over_limit("the namespace has LIMIT_LOCKS (16000000) locks");
-    enum quota over = quota_over(s->account, op, !l, !is_free);
+    enum quota over = quota_over(s, l, op, !is_free);
     if (over != QUOTA_COUNT)
         return (struct judgement){.verdict = OVER_LIMIT, .quota = over};
     if (is_free && l && l->n_holds >= LIMIT_HOLDERS)
@@ -497,7 +526,7 @@ void request_body(struct machine *m, const struct op *op, struct effects *fx)
         request_failed(op, BELAY_ERR_STALE, stale_text, fx);
         return;
     }
-    if (op->body.len && quota_reached(s->account, QUOTA_BYTES, op->body.len)) {
+    if (quota_outgrown(s->account, body_bytes(h->lock), op->body.len)) {
         quota_refuse(s->account, QUOTA_BYTES, op, fx);
         return;
     }
@@ -579,6 +608,8 @@ static void upgrade(struct machine *m, struct hold *h, const struct op *op, stru
         take_over(m, first, &ask, fx);
     else if (l->more && l->more->n_waits >= LIMIT_WAITERS)
         request_failed(op, BELAY_ERR_LIMIT, "the lock has LIMIT_WAITERS (100000) waiters", fx);
+    else if (quota_reached(l->space->account, QUOTA_WAITERS, 1))
+        quota_refuse(l->space->account, QUOTA_WAITERS, op, fx);
     else if (h->session && h->session->n_items >= LIMIT_SESSION_ITEMS)
         request_failed(op, BELAY_ERR_LIMIT,
                        "the session has LIMIT_SESSION_ITEMS (10000) holds and waits", fx);

@@ -57,9 +57,9 @@ struct eval {
     size_t statement; /* at the top */
     const char *path[LIMIT_TXN_DEPTH];
     size_t depth;
-    bool stopped;      /* no statement is evaluated any more */
-    bool may_wait;     /* stopped by an assert */
-    const char *limit; /* stopped by a limit: which */
+    bool stopped;           /* no statement is evaluated any more */
+    bool may_wait;          /* stopped by an assert */
+    struct txn_limit limit; /* stopped by a limit: which */
     struct slice failed;
 };
 
@@ -96,11 +96,17 @@ static struct txn_scratch *scratch(struct machine *m)
 
 /* --- stopping --- */
 
-static bool over_limit(struct eval *e, const char *limit)
+static bool bounded(struct eval *e, struct txn_limit limit)
 {
+    BELAY_CHECK(limit.text);
     e->limit = limit;
     e->stopped = true;
     return false;
+}
+
+static bool over_limit(struct eval *e, const char *limit)
+{
+    return bounded(e, (struct txn_limit){.text = limit});
 }
 
 static void stop(struct eval *e, bool by_assert)
@@ -222,16 +228,26 @@ static bool exists(struct eval *e, const struct program_var *v)
     return false;
 }
 
-static const char *set_limit(const struct eval *e, const struct slot *slot)
+/* `own`: the record that the new one replaces. */
+static struct txn_limit set_limit(const struct eval *e, const struct slot *slot,
+                                  const struct record *own, uint64_t bytes)
 {
     BELAY_DCHECK(!slot || slot->n_records <= LIMIT_RECORDS);
-    if (e->space->n_records >= LIMIT_VARIABLES)
-        return "the namespace has LIMIT_VARIABLES (16000000) variables";
-    if (e->session->n_records >= LIMIT_SESSION_VARIABLES)
-        return "the session has LIMIT_SESSION_VARIABLES (100000) variables";
-    if (slot && slot->n_records >= LIMIT_RECORDS)
-        return "the variable has LIMIT_RECORDS (10000) records";
-    return NULL;
+    const struct account *a = e->space->account;
+    struct txn_limit limit = {NULL};
+    if (own)
+        ; /* as many as before */
+    else if (e->space->n_records >= LIMIT_VARIABLES)
+        limit.text = "the namespace has LIMIT_VARIABLES (16000000) variables";
+    else if (e->session->n_records >= LIMIT_SESSION_VARIABLES)
+        limit.text = "the session has LIMIT_SESSION_VARIABLES (100000) variables";
+    else if (slot && slot->n_records >= LIMIT_RECORDS)
+        limit.text = "the variable has LIMIT_RECORDS (10000) records";
+    else
+        limit = txn_quota(a, QUOTA_VARIABLES, 1);
+    if (!limit.text && quota_outgrown(a, own ? own->value_len : 0, bytes))
+        limit = txn_quota(a, QUOTA_BYTES, bytes);
+    return limit;
 }
 
 static bool may_join(const struct slot *slot, const struct program_var *v,
@@ -258,9 +274,9 @@ static bool set(struct eval *e, const struct program_var *v)
             return false;
         own = own_record(slot, e->session, &prev);
     }
-    const char *limit = own ? NULL : set_limit(e, slot);
-    if (limit)
-        return over_limit(e, limit);
+    struct txn_limit limit = set_limit(e, slot, own, v->value.len);
+    if (limit.text)
+        return bounded(e, limit);
     if (!slot)
         slot = slot_make(e->space, &place);
     if (!slot)
@@ -365,10 +381,10 @@ static bool eval_lock(struct eval *e, enum program_node node)
     if (node == NODE_UNLOCK)
         return plan_unlock(e->m, e->space, e->session, &e->plan, &l);
     (void)add_row(e, l.into, TXN_ROW_NULL); /* its fence comes when the lock does */
-    const char *limit = NULL;
+    struct txn_limit limit = {NULL};
     bool ok = plan_lock(e->m, e->space, e->session, &e->plan, &l, &limit);
-    if (limit)
-        return over_limit(e, limit);
+    if (limit.text)
+        return bounded(e, limit);
     if (ok)
         e->plan.steps[e->plan.n - 1].row = e->x->n_rows - 1;
     return ok;
@@ -528,7 +544,7 @@ static enum txn_outcome evaluate(struct eval *e, struct slice program)
     e->m->txn_work += e->work;
     BELAY_CHECK(!e->r.bad); /* op_validate() has seen it */
     BELAY_CHECK(e->depth == 0);
-    if (e->limit)
+    if (e->limit.text)
         return OVER_LIMIT;
     if (!e->stopped)
         return HOLDS;
@@ -622,12 +638,11 @@ static struct event *answer(struct eval *e, uint64_t asker, enum txn_status stat
 
 static struct event *refuse(struct eval *e, uint64_t asker)
 {
-    BELAY_CHECK(e->limit);
-    struct event *ev = effects_add(e->fx, EVENT_FAILED);
-    ev->asker = asker;
-    ev->err = BELAY_ERR_LIMIT;
-    ev->text = slice_str(e->limit);
-    return ev;
+    BELAY_CHECK(e->limit.text);
+    struct op op = {.asker = asker};
+    if (e->limit.is_quota)
+        return quota_refuse(e->space->account, e->limit.quota, &op, e->fx);
+    return request_failed(&op, BELAY_ERR_LIMIT, e->limit.text, e->fx);
 }
 
 /* Makes the outcome true and tells it to the client. */
@@ -646,23 +661,13 @@ static struct event *finish(struct eval *e, enum txn_outcome outcome, uint64_t a
 
 /* --- asking --- */
 
-static const char *park_limit(const struct space *s, const struct op *op)
-{
-    if (s->n_parked >= LIMIT_TXN_WAITING)
-        return "the namespace has LIMIT_TXN_WAITING (10000) waiting transactions";
-    if (s->parked_bytes + op->program.len > LIMIT_TXN_WAITING_BYTES)
-        return "waiting transactions of the namespace have LIMIT_TXN_WAITING_BYTES (67108864)";
-    return NULL;
-}
-
 static void park(struct eval *e, const struct op *op)
 {
     BELAY_CHECK(op->wait_ms > 0 && e->watching);
     struct machine *m = e->m;
-    const char *limit = park_limit(e->space, op);
     roll_back(e);
-    if (limit) {
-        e->limit = limit;
+    e->limit = parked_limit(e->space, op->program.len);
+    if (e->limit.text) {
         refuse(e, op->asker);
         return;
     }

@@ -121,20 +121,32 @@ static bool way_is_free(const struct machine *m, const struct view *v, const str
            !line_bars(m, v->lock, op->mode == MODE_SHARED);
 }
 
-static const char *limit_reached(const struct space *s, const struct session *session,
-                                 const struct lock_plan *plan, const struct view *v)
+/* Neither the state nor the plan knows it. */
+static bool makes_lock(const struct view *v)
+{
+    return !v->lock && v->holds == 0;
+}
+
+static struct txn_limit limit_reached(const struct space *s, const struct session *session,
+                                      const struct lock_plan *plan, const struct view *v)
 {
     size_t news = 0; /* at most as many as there are steps */
-    for (size_t i = 0; i < plan->n; i++)
+    size_t makes = makes_lock(v);
+    for (size_t i = 0; i < plan->n; i++) {
         news += is_new(&plan->steps[i]);
+        makes += is_new(&plan->steps[i]) && plan->steps[i].makes;
+    }
     BELAY_CHECK(news <= LIMIT_TXN_LOCKS);
+    struct txn_limit limit = {NULL};
     if (session->n_items + news >= LIMIT_SESSION_ITEMS)
-        return "the session has LIMIT_SESSION_ITEMS (10000) holds and waits";
-    if (!v->lock && s->locks.count + news >= LIMIT_LOCKS)
-        return "the namespace has LIMIT_LOCKS (16000000) locks";
-    if (v->holds >= LIMIT_HOLDERS)
-        return "the lock has LIMIT_HOLDERS (10000) holders";
-    return NULL;
+        limit.text = "the session has LIMIT_SESSION_ITEMS (10000) holds and waits";
+    else if (!v->lock && s->locks.count + news >= LIMIT_LOCKS)
+        limit.text = "the namespace has LIMIT_LOCKS (16000000) locks";
+    else if (v->holds >= LIMIT_HOLDERS)
+        limit.text = "the lock has LIMIT_HOLDERS (10000) holders";
+    else if (makes_lock(v))
+        limit = txn_quota(s->account, QUOTA_LOCKS, makes);
+    return limit;
 }
 
 static void add(struct lock_plan *plan, struct lock_step step)
@@ -144,7 +156,8 @@ static void add(struct lock_plan *plan, struct lock_step step)
 }
 
 bool plan_lock(const struct machine *m, const struct space *s, struct session *session,
-               struct lock_plan *plan, const struct program_lock *ask, const char **ret_limit)
+               struct lock_plan *plan, const struct program_lock *ask,
+               struct txn_limit *ret_limit)
 {
     const struct lock *l = lock_find(m, s, ask->name);
     struct view v = view_of(plan, l, ask->name);
@@ -167,11 +180,12 @@ bool plan_lock(const struct machine *m, const struct space *s, struct session *s
             (l && l->more && wait_of(m, l, (struct who){ask->owner, session})))
             return false; /* a soft one of its own would not bar the way */
         *ret_limit = limit_reached(s, session, plan, &v);
-        if (*ret_limit)
+        if (ret_limit->text)
             return false;
     }
     BELAY_CHECK(!h || !mine);
-    add(plan, (struct lock_step){.ask = *ask, .hold = h, .on_planned = mine});
+    add(plan, (struct lock_step){
+                  .ask = *ask, .hold = h, .on_planned = mine, .makes = makes_lock(&v)});
     return true;
 }
 

@@ -158,6 +158,20 @@ struct parked *parked_new(struct space *s, struct session *session, struct slice
     return p;
 }
 
+struct txn_limit parked_limit(const struct space *s, uint64_t bytes)
+{
+    struct txn_limit limit = txn_quota(s->account, QUOTA_TRANSACTIONS, 1);
+    if (!limit.text)
+        limit = txn_quota(s->account, QUOTA_BYTES, bytes);
+    if (s->n_parked >= LIMIT_TXN_WAITING)
+        limit = (struct txn_limit){
+            .text = "the namespace has LIMIT_TXN_WAITING (10000) waiting transactions"};
+    else if (s->parked_bytes + bytes > LIMIT_TXN_WAITING_BYTES)
+        limit = (struct txn_limit){.text = "waiting transactions of the namespace have "
+                                           "LIMIT_TXN_WAITING_BYTES (67108864)"};
+    return limit;
+}
+
 void parked_link(struct machine *m, struct parked *p, uint64_t ticket, uint64_t deadline_ms)
 {
     BELAY_CHECK(p->space->n_parked < LIMIT_TXN_WAITING);

@@ -3,9 +3,12 @@
 #define BELAY_MACHINE_TXN_WAIT_H
 
 #include "machine/state.h"
+#include "machine/txn_lock.h"
 
 struct parked *parked_new(struct space *s, struct session *session, struct slice program,
                           struct slice description);
+/* May one more of so many bytes wait there? */
+struct txn_limit parked_limit(const struct space *s, uint64_t bytes);
 void parked_link(struct machine *m, struct parked *p, uint64_t ticket, uint64_t deadline_ms);
 void parked_watch(struct machine *m, struct parked *p, const struct read *reads, size_t n);
 void parked_remove(struct machine *m, struct parked *p); /* frees it; answers nobody */

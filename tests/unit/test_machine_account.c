@@ -5,6 +5,7 @@
 #include "auth/rule.h"
 #include "auth/token.h"
 #include "machine/account.h"
+#include "machine/program.h"
 
 static const struct hash_key key = {1, 2};
 static const char sum_a[] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
@@ -436,6 +437,173 @@ static void an_account_has_no_more_than_its_limit(void **state)
     end(&w);
 }
 
+static void limit(struct world *w, enum quota quota, uint64_t n)
+{
+    struct buf space = {0};
+    struct op update = account_op(OP_ACCOUNT_UPDATE, "default", "");
+    limited(&update, quota, n, &space);
+    is(doing(w, update), EVENT_ACCOUNT_UPDATED);
+    buf_done(&space);
+}
+
+static void says(const struct event *ev, const char *text)
+{
+    fails(ev, BELAY_ERR_QUOTA);
+    if (!slice_eq(ev->text, slice_str(text)))
+        fail_msg("%.*s", (int)ev->text.len, ev->text.data);
+}
+
+static struct op body_of(const char *name, const char *body)
+{
+    return (struct op){.kind = OP_BODY,
+                       .name = slice_str(name),
+                       .owner = SLICE("me"),
+                       .body = slice_str(body)};
+}
+
+static struct op take_with(const char *name, const char *owner, const char *body)
+{
+    struct op op = take(0, 0, name, owner);
+    op.flags = OP_SET_BODY;
+    op.body = slice_str(body);
+    return op;
+}
+
+static void bodies_are_counted_however_they_come(void **state)
+{
+    (void)state;
+    struct world w = begin();
+    limit(&w, QUOTA_BYTES, 4);
+    is(doing(&w, take_with("a", "me", "123")), EVENT_GRANTED);
+    says(doing(&w, take_with("b", "me", "12")), "the account may have 4 bytes and has 3");
+    is(doing(&w, take(0, 0, "b", "me")), EVENT_GRANTED);
+    fails(doing(&w, take_with("b", "me", "12")), BELAY_ERR_QUOTA); /* again */
+    is(doing(&w, take_with("a", "me", "1234")), EVENT_GRANTED); /* instead of what was there */
+    is(doing(&w, body_of("a", "abcd")), EVENT_BODY_SET);
+    fails(doing(&w, body_of("a", "abcde")), BELAY_ERR_QUOTA);
+    is(doing(&w, body_of("a", "ab")), EVENT_BODY_SET);
+    struct op wait = take_with("b", "bob", "123");
+    wait.wait_ms = 1000;
+    fails(doing(&w, wait), BELAY_ERR_QUOTA);
+    wait.body = SLICE("1");
+    assert_null(doing(&w, wait)); /* it waits, and what it brings is kept */
+    again(&w);
+    fails(doing(&w, body_of("a", "abcd")), BELAY_ERR_QUOTA);
+    wait.body = SLICE("123"); /* asked again */
+    fails(doing(&w, wait), BELAY_ERR_QUOTA);
+    struct op release = {.kind = OP_RELEASE, .name = SLICE("b"), .owner = SLICE("me")};
+    is(doing(&w, release), EVENT_RELEASED);
+    is(doing(&w, body_of("a", "abc")), EVENT_BODY_SET);
+    says(doing(&w, body_of("a", "abcd")), "the account may have 4 bytes and has 4");
+    end(&w);
+}
+
+static void whoever_wants_to_convert_waits_too(void **state)
+{
+    (void)state;
+    struct world w = begin();
+    struct op mine = take(0, 0, "a", "me"), other = take(0, 0, "a", "bob");
+    mine.mode = other.mode = MODE_SHARED;
+    is(doing(&w, mine), EVENT_GRANTED);
+    is(doing(&w, other), EVENT_GRANTED);
+    is(doing(&w, take(0, 0, "b", "bob")), EVENT_GRANTED);
+    limit(&w, QUOTA_WAITERS, 1);
+    struct op wait = take(0, 0, "b", "cid");
+    wait.wait_ms = 1000;
+    assert_null(doing(&w, wait));
+    struct op convert = {.kind = OP_CONVERT,
+                         .name = SLICE("a"),
+                         .owner = SLICE("me"),
+                         .mode = MODE_EXCLUSIVE,
+                         .wait_ms = 1000};
+    says(doing(&w, convert), "the account may have 1 waiters and has 1");
+    end(&w);
+}
+
+/* --- transactions of the session "s" --- */
+
+static const struct event *transact(struct world *w, struct buf *program, uint64_t wait_ms)
+{
+    struct op op = of_session(OP_TXN, "s");
+    op.program = buf_slice(program);
+    op.wait_ms = wait_ms;
+    const struct event *ev = doing(w, op);
+    buf_done(program);
+    return ev;
+}
+
+static void put_set(struct buf *program, const char *name, const char *value)
+{
+    struct program_var v = {.flags = VAR_HAS_VALUE,
+                            .table = SLICE("t"),
+                            .key = slice_str(name),
+                            .value = slice_str(value)};
+    program_put(program, NODE_ASSERT);
+    program_put_var(program, NODE_SET, &v);
+}
+
+static const struct event *set_two(struct world *w, const char *a, const char *b,
+                                   const char *value)
+{
+    struct buf program = {0};
+    program_begin(&program, 2);
+    put_set(&program, a, value);
+    put_set(&program, b, value);
+    return transact(w, &program, 0);
+}
+
+static const struct event *lock_two(struct world *w, const char *a, const char *b)
+{
+    const char *const names[] = {a, b};
+    struct buf program = {0};
+    program_begin(&program, 2);
+    for (size_t i = 0; i < 2; i++) {
+        struct program_lock l = {.name = slice_str(names[i]),
+                                 .owner = SLICE("me"),
+                                 .into = SLICE("f"),
+                                 .mode = MODE_EXCLUSIVE,
+                                 .ttl_ms = 100000};
+        program_put(&program, NODE_ASSERT);
+        program_put_lock(&program, NODE_LOCK, &l);
+    }
+    return transact(w, &program, 0);
+}
+
+static void a_transaction_has_the_limits_of_its_account(void **state)
+{
+    (void)state;
+    struct world w = begin();
+    is(doing(&w, of_session(OP_SESSION_OPEN, "s")), EVENT_SESSION_OPENED);
+    limit(&w, QUOTA_VARIABLES, 3);
+    assert_int_equal(set_two(&w, "a", "b", "1")->status, TXN_OK);
+    says(set_two(&w, "c", "d", "1"), "the account may have 3 variables and has 2");
+    assert_int_equal(set_two(&w, "c", "a", "1")->kind, EVENT_TXN); /* refused, but no quota */
+    limit(&w, QUOTA_VARIABLES, 0);
+    limit(&w, QUOTA_BYTES, 8);
+    fails(set_two(&w, "e", "f", "\"123\""), BELAY_ERR_QUOTA);
+    again(&w);
+    assert_int_equal(set_two(&w, "e", "f", "12")->status, TXN_OK);
+    limit(&w, QUOTA_BYTES, 0);
+    limit(&w, QUOTA_LOCKS, 1);
+    says(lock_two(&w, "x", "y"), "the account may have 1 locks and has 0");
+    limit(&w, QUOTA_LOCKS, 2);
+    assert_int_equal(lock_two(&w, "x", "y")->status, TXN_OK);
+    assert_int_equal(lock_two(&w, "x", "y")->status, TXN_OK); /* again: no new ones */
+    limit(&w, QUOTA_TRANSACTIONS, 1);
+    for (int i = 0; i < 2; i++) {
+        struct buf program = {0};
+        program_begin(&program, 1);
+        program_put(&program, NODE_ASSERT);
+        program_put(&program, NODE_FALSE);
+        const struct event *ev = transact(&w, &program, 1000);
+        if (i == 0)
+            assert_null(ev); /* it waits */
+        else
+            says(ev, "the account may have 1 transactions and has 1");
+    }
+    end(&w);
+}
+
 static void a_level_0_machine_makes_no_tokens(void **state)
 {
     (void)state;
@@ -567,6 +735,9 @@ int main(void)
         cmocka_unit_test(accounts_are_apart),
         cmocka_unit_test(a_deleted_account_leaves_nothing),
         cmocka_unit_test(an_account_has_no_more_than_its_limit),
+        cmocka_unit_test(bodies_are_counted_however_they_come),
+        cmocka_unit_test(whoever_wants_to_convert_waits_too),
+        cmocka_unit_test(a_transaction_has_the_limits_of_its_account),
         cmocka_unit_test(a_level_0_machine_makes_no_tokens),
         cmocka_unit_test(a_listing_shows_what_may_be_read),
         cmocka_unit_test_setup_teardown(revocation_is_answered_when_all_groups_have_it, set_up,
