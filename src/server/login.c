@@ -66,7 +66,7 @@ void login_certify(struct conn *c)
 
 bool login_who(struct conn *c, uint64_t wall_ms, struct machine_token *ret)
 {
-    if (c->certificate && (!c->login.known || c->login.by_certificate))
+    if (c->certificate && !c->login.failed && (!c->login.known || c->login.by_certificate))
         by_certificate(c);
     return c->login.known &&
            engine_token(c->server->engine, slice_of(c->login.id, TOKEN_ID_BYTES),
@@ -142,6 +142,7 @@ static void on_login(struct ask *ask, const struct event *ev)
 static enum login_step succeed(struct conn *c, struct slice id)
 {
     if (!throttle_join(c)) {
+        trail_refuse(c, NULL, BELAY_ERR_THROTTLED);
         login_forget(c);
         return LOGIN_BUSY;
     }
@@ -160,6 +161,12 @@ static enum login_step fail(struct conn *c, struct slice id)
     if (counts)
         trail_login(c, id, false);
     return LOGIN_NO;
+}
+
+bool login_enter(struct conn *c)
+{
+    return !c->login.by_certificate ||
+           succeed(c, slice_of(c->login.id, TOKEN_ID_BYTES)) == LOGIN_OK;
 }
 
 enum login_step login_try(struct conn *c, struct slice id, struct slice secret)
@@ -284,12 +291,8 @@ static enum login_step try_basic(struct conn *c, struct slice text)
     return login_try(c, slice_of(pair.data, n), secret);
 }
 
-enum login_step login_http(struct conn *c, const struct request *req)
+static enum login_step try_header(struct conn *c, struct slice text)
 {
-    struct slice text = req->authorization;
-    login_forget(c); /* each request says who it is */
-    if (text.len == 0)
-        return LOGIN_OK;
     const char *space = memchr(text.data, ' ', text.len);
     size_t n = space ? (size_t)(space - text.data) : text.len;
     struct slice scheme = slice_of(text.data, n);
@@ -299,6 +302,16 @@ enum login_step login_http(struct conn *c, const struct request *req)
     if (slice_eq_nocase(scheme, SLICE("Basic")))
         return try_basic(c, rest);
     return login_try(c, SLICE(""), slice_eq_nocase(scheme, SLICE("Bearer")) ? rest : SLICE(""));
+}
+
+enum login_step login_http(struct conn *c, const struct request *req)
+{
+    login_forget(c); /* each request says who it is */
+    if (req->authorization.len == 0)
+        return LOGIN_OK;
+    enum login_step step = try_header(c, req->authorization);
+    c->login.failed = step == LOGIN_NO;
+    return step;
 }
 
 /* --- the way back --- */
@@ -361,10 +374,17 @@ static bool awaits_own_end(const struct conn *c)
     return false;
 }
 
+/* Its token counts no more, or it watches from before everybody had to log in. */
+static bool is_nobody_s(struct conn *c, uint64_t wall_ms)
+{
+    struct machine_token who;
+    bool watches = c->watch && engine_closed(c->server->engine);
+    return (c->login.known || watches) && !login_who(c, wall_ms, &who);
+}
+
 void login_look(struct server *s)
 {
     uint64_t now = uv_now(&s->loop), wall_ms = login_wall_ms();
-    struct machine_token who;
     s->logins_changed = false;
     list_each_safe(it, &s->conns)
     {
@@ -374,8 +394,7 @@ void login_look(struct server *s)
             c->logging_in = false;
             conn_dirty(c);
         }
-        if (c->login.known && !c->closed && !login_who(c, wall_ms, &who) &&
-            !awaits_own_end(c)) {
+        if (!c->closed && is_nobody_s(c, wall_ms) && !awaits_own_end(c)) {
             c->doomed = true;
             conn_dirty(c);
         }

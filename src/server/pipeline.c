@@ -547,6 +547,21 @@ static enum admission admit(struct conn *c, struct call *call, bool close)
     return ADMIT_GO;
 }
 
+/* Its token has too many connections or requests: it has been answered. */
+static bool is_too_much(struct conn *c, bool close)
+{
+    struct server *s = c->server;
+    struct reply *busy = NULL;
+    if (!login_enter(c)) {
+        count(s, COMMAND_COUNT_ALL, OUTCOME_ERROR);
+        pipeline_reply(c, throttle_reply(s, login_busy_text, THROTTLE_JOIN_MS), close);
+        return true;
+    }
+    if ((busy = throttle_token(c)) != NULL)
+        refuse_busy(c, busy, close);
+    return busy != NULL;
+}
+
 /* Runs the request that was taken. False: it waits for its login, and is taken again. */
 static bool run(struct conn *c, bool close)
 {
@@ -561,19 +576,14 @@ static bool run(struct conn *c, bool close)
                               .closed = engine_closed(s->engine),
                               .unclaimed = !engine_closed(s->engine) && !conn_is_trusted(c),
                               .wall_ms = login_wall_ms()};
-    if (context.closed) {
-        if (login_who(c, context.wall_ms, &who)) {
-            context.who = &who;
-            context.account = who.account = arena_copy(&s->request_arena, who.account);
-            who.rules = arena_copy(&s->request_arena, who.rules);
-            context.generation = c->login.generation;
-            login_used(c, &who, context.wall_ms);
-        }
-    }
-    struct reply *busy = context.who ? throttle_token(c) : NULL;
-    if (busy) {
-        refuse_busy(c, busy, close);
-        return true;
+    if (context.closed && login_who(c, context.wall_ms, &who)) {
+        context.who = &who;
+        context.account = who.account = arena_copy(&s->request_arena, who.account);
+        who.rules = arena_copy(&s->request_arena, who.rules);
+        context.generation = c->login.generation;
+        login_used(c, &who, context.wall_ms);
+        if (is_too_much(c, close))
+            return true;
     }
     command_read(&s->request, &context, &s->request_arena, call);
     s->taken_ns = s->turn_ns ? s->turn_ns : uv_hrtime();

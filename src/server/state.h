@@ -196,6 +196,8 @@ struct watch;
 /* What a connection, or an HTTP request, has logged in with. */
 struct login {
     bool known, by_certificate;
+    bool
+        failed; /* HTTP: what the request says counts for nobody, not even for the certificate */
     char id[TOKEN_ID_BYTES];
     uint64_t generation;
 };
@@ -359,6 +361,8 @@ enum login_step login_http(struct conn *c, const struct request *req);
 enum login_step login_confirm(struct conn *c, const struct call *call);
 /* What it may do, as of now. False: it has not logged in, or that counts no more. */
 bool login_who(struct conn *c, uint64_t wall_ms, struct machine_token *ret);
+/* A certificate logs in with each request. False: its token has too many connections. */
+bool login_enter(struct conn *c);
 void login_used(struct conn *c, const struct machine_token *who, uint64_t wall_ms);
 void login_forget(struct conn *c); /* what is left is its certificate */
 void login_certify(

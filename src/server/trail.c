@@ -279,7 +279,7 @@ enum trail_step trail_begin(struct conn *c, const struct call *call, struct trai
     bool act = loud && !(call->command->flags & CMD_READ);
     if (!t->audit && !act)
         return TRAIL_GO;
-    if (!loud && (!call->context->closed || call->kind != CALL_OP || op_is_read(call->op.kind)))
+    if (!loud && (!call->context->closed || call->kind != CALL_OP))
         return TRAIL_GO;
     struct trail_note note = note_of(c, call);
     note.quiet = !loud;
