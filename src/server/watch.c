@@ -176,6 +176,14 @@ static void put_gone(struct conn *c, uint64_t seq)
     conn_finish(c);
 }
 
+/* What a transaction is called is any text; it is news of variables, which need a rule for the
+ * whole namespace. */
+static bool may_read(const struct machine_token *who, const struct event *ev)
+{
+    struct slice name = ev->kind == EVENT_TXN ? SLICE("") : ev->name;
+    return rules_can(who->rules, VERB_READ, ev->ns, name, NULL);
+}
+
 /* What it watches, and may read now. */
 static bool is_for(const struct watch *w, const struct event *ev,
                    const struct machine_token *who)
@@ -185,8 +193,7 @@ static bool is_for(const struct watch *w, const struct event *ev,
     struct slice account = ev->account.len ? ev->account : SLICE("default");
     if (!who)
         return slice_eq(account, SLICE("default"));
-    return slice_eq(account, who->account) &&
-           rules_can(who->rules, VERB_READ, ev->ns, ev->name, NULL);
+    return slice_eq(account, who->account) && may_read(who, ev);
 }
 
 bool watch_pump(struct conn *c)
