@@ -234,7 +234,7 @@ static struct txn_limit set_limit(const struct eval *e, const struct slot *slot,
 {
     BELAY_DCHECK(!slot || slot->n_records <= LIMIT_RECORDS);
     const struct account *a = e->space->account;
-    struct txn_limit limit = {NULL};
+    struct txn_limit limit = {.text = NULL};
     if (own)
         ; /* as many as before */
     else if (e->space->n_records >= LIMIT_VARIABLES)
@@ -381,7 +381,7 @@ static bool eval_lock(struct eval *e, enum program_node node)
     if (node == NODE_UNLOCK)
         return plan_unlock(e->m, e->space, e->session, &e->plan, &l);
     (void)add_row(e, l.into, TXN_ROW_NULL); /* its fence comes when the lock does */
-    struct txn_limit limit = {NULL};
+    struct txn_limit limit = {.text = NULL};
     bool ok = plan_lock(e->m, e->space, e->session, &e->plan, &l, &limit);
     if (limit.text)
         return bounded(e, limit);

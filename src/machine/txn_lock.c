@@ -137,7 +137,7 @@ static struct txn_limit limit_reached(const struct space *s, const struct sessio
         makes += is_new(&plan->steps[i]) && plan->steps[i].makes;
     }
     BELAY_CHECK(news <= LIMIT_TXN_LOCKS);
-    struct txn_limit limit = {NULL};
+    struct txn_limit limit = {.text = NULL};
     if (session->n_items + news >= LIMIT_SESSION_ITEMS)
         limit.text = "the session has LIMIT_SESSION_ITEMS (10000) holds and waits";
     else if (!v->lock && s->locks.count + news >= LIMIT_LOCKS)
