@@ -235,15 +235,13 @@ static struct txn_limit set_limit(const struct eval *e, const struct slot *slot,
     BELAY_DCHECK(!slot || slot->n_records <= LIMIT_RECORDS);
     const struct account *a = e->space->account;
     struct txn_limit limit = {.text = NULL};
-    if (own)
-        ; /* as many as before */
-    else if (e->space->n_records >= LIMIT_VARIABLES)
+    if (!own && e->space->n_records >= LIMIT_VARIABLES)
         limit.text = "the namespace has LIMIT_VARIABLES (16000000) variables";
-    else if (e->session->n_records >= LIMIT_SESSION_VARIABLES)
+    else if (!own && e->session->n_records >= LIMIT_SESSION_VARIABLES)
         limit.text = "the session has LIMIT_SESSION_VARIABLES (100000) variables";
-    else if (slot && slot->n_records >= LIMIT_RECORDS)
+    else if (!own && slot && slot->n_records >= LIMIT_RECORDS)
         limit.text = "the variable has LIMIT_RECORDS (10000) records";
-    else
+    else if (!own)
         limit = txn_quota(a, QUOTA_VARIABLES, 1);
     if (!limit.text && quota_outgrown(a, own ? own->value_len : 0, bytes))
         limit = txn_quota(a, QUOTA_BYTES, bytes);

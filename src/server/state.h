@@ -196,8 +196,7 @@ struct watch;
 /* What a connection, or an HTTP request, has logged in with. */
 struct login {
     bool known, by_certificate;
-    bool
-        failed; /* HTTP: what the request says counts for nobody, not even for the certificate */
+    bool failed; /* HTTP: what the request says counts for nobody, the certificate neither */
     char id[TOKEN_ID_BYTES];
     uint64_t generation;
 };
