@@ -558,10 +558,11 @@ static void take_event(struct rules *r, const struct event *ev)
     }
 }
 
+/* One that is over is not kept: what it has may still go, in parts. */
 static void keep(struct rules *r, struct slice id)
 {
     struct book_session *s = id.len ? session_by_id(r, id_of(id, slice_of("", 0))) : NULL;
-    if (s)
+    if (s && s->end_ms > r->now_ms)
         s->end_ms = r->now_ms + s->ttl_ms;
 }
 
