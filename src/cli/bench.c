@@ -160,12 +160,15 @@ static void put_text(struct buf *out, const struct load_config *g, const struct 
 
 static int bench(struct cli *c)
 {
-    char host[HOST_BYTES], why[256] = "";
+    char host[HOST_BYTES], token[CLI_TOKEN_BYTES] = "", why[256] = "";
     struct load_config g = {.host = host};
     struct buf out = {0};
     int code = parse_config(c, &g);
     if (code == CLI_OK)
         code = parse_addr(c, host, &g.port, &g.tls);
+    if (code == CLI_OK)
+        code = cli_token(c, token);
+    g.token = token[0] ? token : NULL;
     if (code != CLI_OK)
         return code;
     struct load_result *r = calloc(1, sizeof *r);

@@ -147,6 +147,9 @@ int config_usage(const struct cli *c, const char *name, const char *format, ...)
 /* Opens c->belay by --addr, --namespace, BELAY_ADDR, BELAY_NAMESPACE. CLI_OK, or it said why.
  */
 int cli_connect(struct cli *c);
+/* The token to log in with, empty when there is none: of --token-file, else of the environment. */
+enum { CLI_TOKEN_BYTES = 256 };
+int cli_token(const struct cli *c, char *ret);
 /* For commands that connect without libbelay: the options, or the environment. */
 struct tls_files cli_tls_files(const struct cli *c);
 /* The exit status for a failed call; prints "belay: ..." once. */

@@ -20,14 +20,12 @@ int cli_error(int exit_code, const char *format, ...)
     return exit_code;
 }
 
-enum { TOKEN_BYTES_MAX = 256 };
-
 /* The first line of a file. */
 static bool read_token(const char *file, char *ret)
 {
     errno = 0;
     FILE *f = fopen(file, "re");
-    bool read = f && fgets(ret, TOKEN_BYTES_MAX, f);
+    bool read = f && fgets(ret, CLI_TOKEN_BYTES, f);
     if (f)
         (void)fclose(f);
     if (read)
@@ -58,6 +56,21 @@ static int use_tls(struct cli *c)
     return code == BELAY_E_OK ? CLI_OK : cli_usage(c, "%s", belay_error(c->belay));
 }
 
+int cli_token(const struct cli *c, char *ret)
+{
+    const char *given = getenv("BELAY_TOKEN"), *path = cli_text(c, "token-file", NULL);
+    *ret = '\0';
+    if (!path && given && given[0]) {
+        snprintf(ret, CLI_TOKEN_BYTES, "%s", given);
+        return CLI_OK;
+    }
+    path = file_of(c, "token-file", "BELAY_TOKEN_FILE");
+    if (!path || read_token(path, ret))
+        return CLI_OK;
+    return cli_error(CLI_FAILED, "%s: %s", path,
+                     errno ? strerror(errno) : "there is no token in it");
+}
+
 int cli_connect(struct cli *c)
 {
     const char *env_ns = getenv("BELAY_NAMESPACE");
@@ -69,13 +82,12 @@ int cli_connect(struct cli *c)
     };
     if (cli_given(c, "timeout") && !o.timeout_ms)
         return cli_usage(c, "--timeout is at least 1ms");
-    char token[TOKEN_BYTES_MAX];
-    const char *file = cli_text(c, "token-file", NULL);
-    if (file && !read_token(file, token))
-        return cli_error(CLI_FAILED, "%s: %s", file,
-                         errno ? strerror(errno) : "there is no token in it");
-    o.token = file ? token : NULL; /* else libbelay looks into the environment */
-    int code = belay_open(&o, &c->belay);
+    char token[CLI_TOKEN_BYTES];
+    int code = cli_token(c, token);
+    if (code != CLI_OK)
+        return code;
+    o.token = token;
+    code = belay_open(&o, &c->belay);
     explicit_bzero(token, sizeof token);
     if (code == BELAY_E_OK)
         return use_tls(c);

@@ -415,28 +415,32 @@ static uint64_t client_cpu_ns(void)
            (uint64_t)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000u;
 }
 
-/* utime + stime (fields 14 and 15) and resident pages (24) of /proc/PID/stat. */
+static uint64_t cpu_ns_of(int pid)
+{
+    clockid_t clock;
+    struct timespec t = {0};
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
+        return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Resident pages are the second number of /proc/PID/statm. */
+static int64_t rss_of(int pid)
+{
+    char path[64], text[128] = "";
+    snprintf(path, sizeof path, "/proc/%d/statm", pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    const char *at = fgets(text, sizeof text, f) ? strchr(text, ' ') : NULL;
+    fclose(f);
+    return at ? strtoll(at, NULL, 10) * sysconf(_SC_PAGESIZE) : 0;
+}
+
 static void server_use(int pid, uint64_t *ret_cpu_ns, int64_t *ret_rss)
 {
-    char path[64], text[1024] = "";
-    *ret_cpu_ns = 0;
-    *ret_rss = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = pid ? fopen(path, "re") : NULL;
-    if (!f)
-        return;
-    const char *at = fgets(text, sizeof text, f) ? strrchr(text, ')') : NULL;
-    fclose(f);
-    uint64_t ticks = 0;
-    for (int field = 2; at; field++) {
-        if (field == 14 || field == 15)
-            ticks += strtoull(at, NULL, 10);
-        if (field == 24)
-            *ret_rss = strtoll(at, NULL, 10) * sysconf(_SC_PAGESIZE);
-        at = strchr(at, ' ');
-        at = at ? at + 1 : NULL;
-    }
-    *ret_cpu_ns = ticks * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
+    *ret_cpu_ns = pid ? cpu_ns_of(pid) : 0;
+    *ret_rss = pid ? rss_of(pid) : 0;
 }
 
 /* ---- connections ----------------------------------------------------------------------- */
@@ -480,22 +484,40 @@ static bool load_script(struct load *l)
     return true;
 }
 
-/* Transactions: each connection has a session, under its own name. */
-static bool open_session(struct load *l, struct load_conn *c)
+/* What a connection asks before the load begins; the reply must begin with `good`. */
+static bool ask_first(struct load *l, struct load_conn *c, const char *const *words, size_t n,
+                      char good)
 {
     struct buf out = {0};
-    char name[NAME_BYTES];
-    own_name(c, name);
-    put_words(&out, (const char *[]){"SESSION", "OPEN", "TTL", "600000", "ID", name}, 6);
+    put_words(&out, words, n);
     bool ok = send_all(l, c, &out);
     buf_done(&out);
     while (ok && load_skip_reply(buf_data(&c->in), buf_len(&c->in)) == 0)
         if (receive(c, 0) <= 0)
-            return fail(l, "SESSION OPEN");
-    ok = ok && buf_data(&c->in)[0] == '$';
-    errno = EPROTO;
+            return fail(l, words[0]);
+    if (!ok)
+        return false;
+    const char *reply = buf_data(&c->in);
+    if (reply[0] != good)
+        snprintf(l->why, l->why_bytes, "%s: %.*s", words[0], (int)strcspn(reply + 1, "\r"),
+                 reply + 1);
+    ok = reply[0] == good;
     buf_clear(&c->in);
-    return ok || fail(l, "SESSION OPEN");
+    return ok;
+}
+
+/* Transactions: each connection has a session, under its own name. */
+static bool open_session(struct load *l, struct load_conn *c)
+{
+    char name[NAME_BYTES];
+    own_name(c, name);
+    return ask_first(l, c, (const char *[]){"SESSION", "OPEN", "TTL", "600000", "ID", name}, 6,
+                     '$');
+}
+
+static bool log_in(struct load *l, struct load_conn *c)
+{
+    return ask_first(l, c, (const char *[]){"AUTH", l->config->token}, 2, '+');
 }
 
 static bool connect_all(struct load *l)
@@ -508,7 +530,8 @@ static bool connect_all(struct load *l)
     }
     bool ok = true;
     for (size_t i = 0; ok && i < l->config->connections; i++)
-        ok = conn_open(l, ai, i) && (!l->config->txn || open_session(l, l->conns[i]));
+        ok = conn_open(l, ai, i) && (!l->config->token || log_in(l, l->conns[i])) &&
+             (!l->config->txn || open_session(l, l->conns[i]));
     freeaddrinfo(ai);
     return ok && (!l->config->redis || load_script(l));
 }

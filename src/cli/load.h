@@ -26,6 +26,7 @@ enum load_mode {
 struct load_config {
     const char *host, *port;
     struct tls_context *tls; /* NULL: plain text */
+    const char *token;       /* NULL: nobody logs in */
     enum load_mode mode;
     bool redis; /* SET NX PX and EVALSHA in place of ACQUIRE and RELEASE */
     bool txn;   /* transactions that set and delete a variable in their place */
