@@ -102,6 +102,9 @@ int cli_print_help(const struct cli_command *command);             /* the long o
 /* Fills c->values, words and tail. False: it said on stderr what is wrong. */
 bool cli_parse(struct cli *c, int argc, char **argv);
 void cli_parse_done(struct cli *c);
+/* Options that all commands have may stand before the subcommand: they are moved behind it, so
+ * that it is argv[1], or NULL if there is none. What else stands there stays. */
+void cli_put_command_first(int argc, char **argv);
 /* The values of `from` that were on its command line. */
 void cli_take_typed(struct cli *to, const struct cli *from);
 const struct cli_option *cli_option_at(const struct cli_command *command,
@@ -159,6 +162,16 @@ int cli_error(int exit_code, const char *format, ...) __attribute__((format(prin
 /* host:pid:random - nobody else has it. `space` needs CLI_OWNER_BYTES. */
 enum { CLI_OWNER_BYTES = 129 };
 const char *cli_unique_owner(char *space);
+
+/* ---- refusal.c ------------------------------------------------------------------------- */
+
+/* The lock as it is now, to say who holds it. NULL: there is no quick answer. Borrowed until the
+ * next call. */
+const struct belay_reply *cli_look(const struct cli *c, const char *name);
+/* Why `owner` was refused, in words: "held by ci-7 for 1m20s, since 2026-11-19T14:02:11Z".
+ * `reason` is the server's word; `lock` is what cli_look() returned, and may be NULL. */
+void cli_put_refusal(struct buf *out, const char *reason, const char *owner,
+                     const struct belay_reply *lock);
 
 /* ---- print.c -------------------------------------------------------------------------- */
 

@@ -6,71 +6,137 @@
 
 /* ---- acquire --------------------------------------------------------------------------- */
 
-static void put_grant_json(struct buf *out, const struct belay_grant *g, const char *owner)
+static int exit_of_grant(const struct belay_grant *g)
+{
+    return g->status == BELAY_GRANTED     ? CLI_OK
+           : g->status == BELAY_TIMED_OUT ? CLI_TIMED_OUT
+                                          : CLI_NOT;
+}
+
+static void put_text_json(struct buf *out, const char *key, const char *text, size_t len)
+{
+    struct belay_reply r = {.kind = BELAY_TEXT, .text = text, .len = len};
+    buf_printf(out, ",\"%s\":", key);
+    cli_put_json(out, &r);
+}
+
+/* {"status": ..., as the HTTP door has it: one line, whatever the outcome. */
+static void put_grant_json(struct cli *c, struct buf *out, const char *name,
+                           const struct belay_grant *g, const char *owner)
 {
     static const char *const words[] = {"granted", "queued", "refused", "timeout", "deadlock"};
-    struct belay_reply owner_text = {.kind = BELAY_TEXT, .text = owner, .len = strlen(owner)};
+    const struct belay_reply *lock = NULL;
     buf_printf(out, "{\"status\":\"%s\"", words[g->status]);
     if (g->status == BELAY_GRANTED) {
-        struct belay_reply body = {.kind = BELAY_TEXT, .text = g->body, .len = g->body_len};
-        buf_printf(out,
-                   ",\"fence\":%" PRIu64 ",\"expires_in_ms\":%" PRId64 ",\"body\":", g->fence,
+        buf_printf(out, ",\"fence\":%" PRIu64 ",\"expires_in_ms\":%" PRId64, g->fence,
                    g->expires_in_ms);
-        cli_put_json(out, &body);
+        put_text_json(out, "body", g->body, g->body_len);
     }
     if (g->status == BELAY_REFUSED)
         buf_printf(out, ",\"reason\":\"%s\"", g->reason);
-    buf_put_str(out, ",\"owner\":");
-    cli_put_json(out, &owner_text);
+    put_text_json(out, "owner", owner, strlen(owner));
+    if (g->status != BELAY_GRANTED && (lock = cli_look(c, name))) {
+        buf_put_str(out, ",\"lock\":");
+        cli_put_json(out, lock);
+    }
     buf_put_str(out, "}\n");
 }
 
-static const char *why_refused(const struct belay_grant *g)
+/* Who waits for whom: "a waits for x, b waits for y". */
+static void put_cycle(struct buf *out, const struct belay_grant *g)
 {
-    if (strcmp(g->reason, "held") == 0)
-        return "another owner holds it, or waits before you";
-    if (strcmp(g->reason, "kind") == 0)
-        return "it is in use as another kind of lock, or held by you in another mode";
-    if (strcmp(g->reason, "closed") == 0)
-        return "it is closed for a while after its holder was lost";
-    if (strcmp(g->reason, "replaced") == 0)
-        return "the same owner asked again and took this place";
-    if (strcmp(g->reason, "release") == 0)
-        return "its owner was released meanwhile, and left the line";
-    if (strcmp(g->reason, "lost") == 0)
-        return "the hold to be converted has ended";
-    return g->reason;
+    const struct belay_reply *at = belay_at(g->reply, 1);
+    for (bool first = true; at; at = at->next, first = false) {
+        const struct belay_reply *owner = belay_at(at, 0), *name = belay_at(at, 1);
+        buf_put_str(out, first ? ": " : ", ");
+        cli_put_safe(out, belay_text(owner, "?"), owner ? owner->len : 1);
+        buf_put_str(out, " waits for ");
+        cli_put_safe(out, belay_text(name, "?"), name ? name->len : 1);
+    }
 }
 
-static int print_grant(const struct cli *c, const char *name, const struct belay_grant *g,
+static int say_refusal(const struct cli *c, const char *name, const struct belay_grant *g,
+                       const char *owner)
+{
+    struct buf why = {0};
+    if (g->status == BELAY_DEADLOCK) {
+        buf_put_str(&why, "waiting would be a deadlock");
+        put_cycle(&why, g);
+    } else {
+        bool over = g->status == BELAY_TIMED_OUT;
+        char reason[32]; /* the look takes the answer's memory */
+        snprintf(reason, sizeof reason, "%s", over ? "held" : g->reason);
+        buf_put_str(&why, over ? "not obtained, the wait is over: " : "refused: ");
+        cli_put_refusal(&why, reason, owner, cli_look(c, name));
+    }
+    int code = cli_error(exit_of_grant(g), "%s: %s", name, buf_cstr(&why));
+    buf_done(&why);
+    return code;
+}
+
+static void put_grant(struct buf *out, const struct belay_grant *g, const char *owner)
+{
+    buf_printf(out, "fence %" PRIu64 "\nowner ", g->fence);
+    cli_put_safe(out, owner, strlen(owner));
+    buf_put_str(out, "\nexpires in ");
+    cli_put_duration(out, g->expires_in_ms);
+    if (g->body_len) {
+        buf_put_str(out, "\nbody ");
+        cli_put_safe(out, g->body, g->body_len);
+    }
+    buf_put_byte(out, '\n');
+}
+
+/* In single quotes, in which a shell takes every byte as it is, but for the quote itself. */
+static void put_quoted(struct buf *out, const char *text)
+{
+    buf_put_byte(out, '\'');
+    for (; *text; text++) {
+        if (*text == '\'')
+            buf_put_str(out, "'\\'");
+        buf_put_byte(out, *text);
+    }
+    buf_put_byte(out, '\'');
+}
+
+/* For eval: what `belay run` gives to its command. */
+static void put_exports(const struct cli *c, struct buf *out, const char *name,
+                        const struct belay_grant *g, const char *owner)
+{
+    const char *session = cli_text(c, "session", NULL);
+    buf_put_str(out, "export BELAY_LOCK=");
+    put_quoted(out, name);
+    buf_printf(out, " BELAY_FENCE=%" PRIu64 " BELAY_OWNER=", g->fence);
+    put_quoted(out, owner);
+    if (session) {
+        buf_put_str(out, " BELAY_SESSION=");
+        put_quoted(out, session);
+    }
+    buf_put_byte(out, '\n');
+}
+
+static bool is_wanted(const struct cli *c, const char *flag)
+{
+    return cli_has_option(c, flag) && cli_given(c, flag);
+}
+
+static int print_grant(struct cli *c, const char *name, const struct belay_grant *g,
                        const char *owner)
 {
     struct buf out = {0};
-    int code = g->status == BELAY_GRANTED     ? CLI_OK
-               : g->status == BELAY_TIMED_OUT ? CLI_TIMED_OUT
-                                              : CLI_NOT;
-    if (c->json) {
-        put_grant_json(&out, g, owner);
-        int failed = cli_flush(&out);
-        return failed ? failed : code;
-    }
-    if (g->status == BELAY_GRANTED) {
-        buf_printf(&out, "fence %" PRIu64 "\nowner ", g->fence);
-        cli_put_safe(&out, owner, strlen(owner));
-        buf_put_str(&out, "\nexpires in ");
-        cli_put_duration(&out, g->expires_in_ms);
-        if (g->body_len) {
-            buf_put_str(&out, "\nbody ");
-            cli_put_safe(&out, g->body, g->body_len);
-        }
-        buf_put_byte(&out, '\n');
-        return cli_flush(&out);
-    }
-    if (g->status == BELAY_TIMED_OUT)
-        return cli_error(code, "%s: not obtained, the wait is over", name);
-    if (g->status == BELAY_DEADLOCK)
-        return cli_error(code, "%s: waiting would be a deadlock", name);
-    return cli_error(code, "%s: refused: %s", name, why_refused(g));
+    int code = exit_of_grant(g);
+    if (c->json)
+        put_grant_json(c, &out, name, g, owner);
+    else if (g->status != BELAY_GRANTED)
+        return say_refusal(c, name, g, owner);
+    else if (is_wanted(c, "fence-only"))
+        buf_printf(&out, "%" PRIu64 "\n", g->fence);
+    else if (is_wanted(c, "export"))
+        put_exports(c, &out, name, g, owner);
+    else
+        put_grant(&out, g, owner);
+    int failed = cli_flush(&out);
+    return failed ? failed : code;
 }
 
 static int parse_policy(const struct cli *c, struct belay_acquire *want)
@@ -110,7 +176,7 @@ int cli_parse_kind(const struct cli *c, struct belay_acquire *want)
     return CLI_OK;
 }
 
-static int acquire(struct cli *c)
+static int acquire_now(struct cli *c)
 {
     char space[CLI_OWNER_BYTES];
     struct belay_grant g;
@@ -127,6 +193,8 @@ static int acquire(struct cli *c)
     int code = parse_policy(c, &want);
     if (code == CLI_OK)
         code = cli_parse_kind(c, &want);
+    if (code == CLI_OK && c->json + cli_given(c, "export") + cli_given(c, "fence-only") > 1)
+        code = cli_usage(c, "--json, --export and --fence-only exclude each other");
     if (code != CLI_OK)
         return code;
     if (cli_given(c, "ttl") && want.ttl_ms == 0)
@@ -139,6 +207,16 @@ static int acquire(struct cli *c)
         return code;
     int err = belay_acquire(c->belay, &want, &g);
     return err ? cli_fail(c, err) : print_grant(c, want.name, &g, want.owner);
+}
+
+/* A shell that evaluates nothing is content: without a grant it shall fail as we do, and forget
+ * the fence of another lock. */
+static int acquire(struct cli *c)
+{
+    int code = acquire_now(c);
+    if (code != CLI_OK && cli_given(c, "export"))
+        printf("unset BELAY_LOCK BELAY_FENCE BELAY_OWNER BELAY_SESSION; (exit %d)\n", code);
+    return code;
 }
 
 static const struct cli_option acquire_options[] = {
@@ -155,6 +233,9 @@ static const struct cli_option acquire_options[] = {
      "does a waiting exclusive block later shared ones: hard, soft, timed"},
     {"quiet", 0, CLI_DURATION, "D", "timed: wait for this long without a new shared holder"},
     {"body", 'b', CLI_TEXT, "TEXT", "set the lock's body on the grant"},
+    {"fence-only", 'q', CLI_FLAG, NULL, "print the fence and nothing else"},
+    {"export", 0, CLI_FLAG, NULL,
+     "print BELAY_LOCK, BELAY_FENCE and BELAY_OWNER for eval in a shell"},
     {0},
 };
 
@@ -164,10 +245,15 @@ const struct cli_command cli_cmd_acquire = {
     .summary = "take a lock, or wait in its line",
     .about = "Prints the fence, which only grows: give it to the resource, and let it refuse\n"
              "smaller ones. Nothing renews the lock afterwards; belay run does that.\n"
-             "Exits with 1 when it is refused, with 4 when the wait is over.",
+             "Exits with 1 when it is refused, with 4 when the wait is over; then it says who\n"
+             "holds the lock, and since when.\n\n"
+             "For shells: fence=$(belay acquire -q NAME) || exit, or\n"
+             "eval \"$(belay acquire --export NAME)\" || exit, which sets the variables that\n"
+             "belay run gives to its command.",
     .examples = "  belay acquire deploy --owner ci-7 --ttl 10m --wait 1m\n"
                 "  belay acquire reports --shared --wait forever\n"
-                "  belay acquire licences --semaphore 5 --permits 2",
+                "  belay acquire licences --semaphore 5 --permits 2\n"
+                "  eval \"$(belay acquire deploy --export)\" || exit",
     .options = acquire_options,
     .min_words = 1,
     .max_words = 1,

@@ -43,6 +43,7 @@ int main(int argc, char **argv)
 {
     open_standard_files();
     cli_built_from(BELAY_COMMIT);
+    cli_put_command_first(argc, argv);
     if (argc < 2) {
         char *words[] = {(char[]){"help"}, NULL};
         run_row(&cli_cmd_help, 1, words);

@@ -283,6 +283,37 @@ static bool parse_option(struct cli *c, char **argv, int argc, int *at)
     return set_value(c, o, i, value ? value : argv[++*at]);
 }
 
+/* How many words this option takes; 0: it is none that all commands have, or --help, which is a
+ * command, too. */
+static int common_words(const char *word)
+{
+    size_t len = strcspn(word, "=");
+    for (const struct cli_option *o = cli_common_options; word[0] == '-' && o->name; o++) {
+        if (strcmp(o->name, "help") == 0)
+            continue;
+        bool named = word[1] == '-' && strlen(o->name) == len - 2 &&
+                     memcmp(o->name, word + 2, len - 2) == 0;
+        bool lettered = word[1] != '-' && o->letter && word[1] == o->letter;
+        if (named)
+            return o->type == CLI_FLAG || word[len] ? 1 : 2;
+        if (lettered)
+            return o->type == CLI_FLAG || word[2] ? 1 : 2;
+    }
+    return 0;
+}
+
+void cli_put_command_first(int argc, char **argv)
+{
+    int at = 1;
+    for (int n = 1; at < argc && n; at += n)
+        n = common_words(argv[at]);
+    char *command = at < argc ? argv[at] : NULL;
+    if (!command)
+        return;
+    memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof *argv);
+    argv[1] = command;
+}
+
 bool cli_parse(struct cli *c, int argc, char **argv)
 {
     c->words = calloc((size_t)argc + 1, sizeof *c->words);

@@ -96,8 +96,8 @@ int cli_unknown(const char *name)
     size_t least = strlen(name) / 3 + 1; /* more than a third wrong is another word */
     if (name[0] == '-')
         return cli_error(CLI_USAGE,
-                         "\"%s\": the command comes first, its options behind it: "
-                         "belay COMMAND [OPTION...]",
+                         "\"%s\": which command? Before it stand only options that all "
+                         "commands have; belay help lists the commands",
                          name);
     for (size_t i = 0; table[i]; i++) {
         size_t d = cli_distance(name, table[i]->name);

@@ -466,6 +466,7 @@ static int list_rows(FILE *to, int code)
 
 static int run_queue(int argc, char **argv)
 {
+    cli_put_command_first(argc, argv);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
         return argc < 2 ? list_rows(stderr, CLI_USAGE) : list_rows(stdout, CLI_OK);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

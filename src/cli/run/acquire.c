@@ -191,6 +191,7 @@ static int ask_and_wait(struct run *r, struct run_lock *lock)
             r->answered = true;
             r->answer_err = BELAY_E_OK;
             r->answer = BELAY_TIMED_OUT;
+            r->unheard = true;
             break;
         }
         if (now >= look_ms && belay_is_connected(r->c->belay)) {
@@ -233,21 +234,28 @@ static enum take_next take_failed(struct run *r, int err, int *ret_exit)
     return TAKE_EXIT;
 }
 
+static int exit_of_refusal(const struct run *r, bool timed_out)
+{
+    if (timed_out)
+        return r->wait_ms ? RUN_TIMED_OUT : RUN_NOT_OBTAINED;
+    bool kind = strcmp(r->answer_reason, "kind") == 0;
+    return kind || r->wait_ms ? RUN_REFUSED : RUN_NOT_OBTAINED;
+}
+
 static int tell_refusal(struct run *r, const struct run_lock *lock, enum belay_status status)
 {
     bool timed_out = status != BELAY_REFUSED;
+    struct buf why = {0};
     run_event_lock(r, timed_out ? "timeout" : "refused", lock->name, "%s", "");
-    if (timed_out)
-        return cli_error(r->wait_ms ? RUN_TIMED_OUT : RUN_NOT_OBTAINED,
-                         "%s: not obtained in time", lock->name);
-    if (strcmp(r->answer_reason, "kind") == 0)
-        return cli_error(RUN_REFUSED,
-                         "%s: it is in use as a lock of another kind (a read/write lock, or a "
-                         "semaphore with another number of permits)",
-                         lock->name);
-    if (r->wait_ms == 0)
-        return cli_error(RUN_NOT_OBTAINED, "%s: somebody else has it", lock->name);
-    return cli_error(RUN_REFUSED, "%s: refused (%s)", lock->name, r->answer_reason);
+    if (r->unheard)
+        buf_printf(&why, "%s did not answer", belay_addr(r->c->belay));
+    else
+        cli_put_refusal(&why, timed_out ? "held" : r->answer_reason, r->owner,
+                        cli_look(r->c, lock->name));
+    int code = cli_error(exit_of_refusal(r, timed_out), "%s: %s: %s", lock->name,
+                         timed_out ? "not obtained in time" : "refused", buf_cstr(&why));
+    buf_done(&why);
+    return code;
 }
 
 static enum take_next take_one(struct run *r, struct run_lock *lock, int *ret_exit)

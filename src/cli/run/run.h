@@ -70,6 +70,7 @@ struct run {
     int answer_err;
     enum belay_status answer;
     char answer_reason[RUN_REASON_BYTES]; /* of BELAY_REFUSED */
+    bool unheard;                         /* the wait is over, and the server did not say so */
     bool is_tty;                          /* stderr shows the place in the line */
     bool status_shown;
     bool quiet;         /* the same failure was told already */
