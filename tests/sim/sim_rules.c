@@ -39,7 +39,8 @@ struct book_wait {
 };
 
 struct book_session {
-    uint64_t id, ttl_ms, linger_ms, end_ms;
+    uint64_t id, ttl_ms, linger_ms, end_ms; /* end_ms: 0: known to group 0 */
+    bool ends;                              /* closed, and what it has goes in parts */
 };
 
 struct book_closed {
@@ -177,12 +178,36 @@ static struct book_wait *wait_by_ticket(struct rules *r, uint64_t ticket)
     return NULL;
 }
 
+/* What is due may come in a later step. */
+static bool in_parts(const struct rules *r)
+{
+    return r->w->plan.batch < MACHINE_EXPIRE_BATCH;
+}
+
 static struct book_session *session_by_id(struct rules *r, uint64_t id)
 {
     for (size_t i = 0; i < r->n_sessions; i++)
         if (r->sessions[i].id == id)
             return &r->sessions[i];
     return NULL;
+}
+
+/* Nothing is held in a session that is over, though what it has may go in later steps. */
+static bool is_over(const struct rules *r, uint64_t session)
+{
+    for (size_t i = 0; session && i < r->n_sessions; i++) {
+        const struct book_session *s = &r->sessions[i];
+        if (s->id == session)
+            return s->ends || (s->end_ms && s->end_ms <= r->now_ms);
+    }
+    return false;
+}
+
+static void session_ends(struct rules *r, struct slice session)
+{
+    struct book_session *s = session_by_id(r, id_of(session, slice_of("", 0)));
+    if (s)
+        s->ends = true;
 }
 
 static void drop_hold(struct rules *r, struct book_hold *h)
@@ -532,8 +557,10 @@ static void take_event(struct rules *r, const struct event *ev)
         session_opened(r, ev);
         break;
     case EVENT_SESSION_ENDED:
-        if (ev->news || !ev->asker) /* else it is an answer that is kept until it is true */
+        if (ev->news || !ev->asker)
             session_ended(r, ev);
+        else /* an answer that is kept until it is true */
+            session_ends(r, ev->session);
         break;
     case EVENT_DEADLOCK:
     case EVENT_CHECKED:
@@ -558,11 +585,10 @@ static void take_event(struct rules *r, const struct event *ev)
     }
 }
 
-/* One that is over is not kept: what it has may still go, in parts. */
 static void keep(struct rules *r, struct slice id)
 {
     struct book_session *s = id.len ? session_by_id(r, id_of(id, slice_of("", 0))) : NULL;
-    if (s && s->end_ms > r->now_ms)
+    if (s && !is_over(r, s->id))
         s->end_ms = r->now_ms + s->ttl_ms;
 }
 
@@ -624,6 +650,8 @@ static void take_messages(struct rules *r, bool before)
             keep_until(r, message.session, r->now_ms + message.ttl_ms);
         if (!before && message.kind == OP_SESSION_ENROL)
             keep(r, message.session);
+        if (!before && message.kind == OP_SESSION_CLOSE)
+            session_ends(r, message.session);
     }
     if (!before)
         r->taken[r->op->target] = taken;
@@ -656,7 +684,7 @@ bool rules_holds(const struct rules *r, const struct op *op, uint64_t fence)
     for (size_t i = 0; i < r->n_holds; i++) {
         const struct book_hold *h = &r->holds[i];
         if (h->lock == lock && h->fence == fence)
-            return h->end_ms == 0 || h->end_ms > r->now_ms;
+            return (h->end_ms == 0 || h->end_ms > r->now_ms) && !is_over(r, h->session);
     }
     return false;
 }
@@ -698,7 +726,7 @@ static void check_cancel(struct rules *r)
 /* I30: who does not come back leaves the line. */
 static void check_away(const struct rules *r)
 {
-    for (size_t i = 0; i < r->n_waits; i++)
+    for (size_t i = 0; i < r->n_waits && !in_parts(r); i++)
         if (r->waits[i].away_until && r->now_ms >= r->waits[i].away_until)
             sim_wrong(r->w, "I30", "op %" PRIu64 ": ticket %" PRIu64 " has not come back",
                       r->op->index, r->waits[i].ticket);
@@ -727,8 +755,8 @@ static void check_waiter(const struct rules *r, const struct book_wait *mine)
 {
     const struct book_wait *upgrade = upgrade_on(r, mine->lock);
     bool only_shared = false;
-    if (r->w->plan.batch < MACHINE_EXPIRE_BATCH)
-        return; /* its turn may come in a later step */
+    if (in_parts(r))
+        return;
     if (is_closed(r, mine->lock) || (upgrade && upgrade != mine && !is_passed(r, upgrade)))
         return;
     for (const struct book_wait *w = r->waits; w < mine && !mine->upgrade; w++) {
