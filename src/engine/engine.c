@@ -238,7 +238,9 @@ static void answer(struct engine *e, size_t group, struct event *ev)
         ev->n_rows = ev->locks != NULL;
     }
     uint64_t asked_ms = now - s->asked_ms;
-    if (!(ev->kind == EVENT_QUEUED && ask->stay))
+    if (ev->kind == EVENT_QUEUED && ask->stay)
+        s->came_ms = 0; /* its turn is still to come */
+    else
         ask_remove(e, s);
     remaining_tell(&e->groups[group].late, now, asked_ms, ev);
     log_debug("engine.answer", "asker=%" PRIu64 " answer=%s group=%zu fence=%" PRIu64,

@@ -38,12 +38,34 @@ struct replica *runtime_replica(struct runtime *h)
     return h->order;
 }
 
+const struct histogram *runtime_writes(const struct runtime *h)
+{
+    return &h->writes;
+}
+
+const struct histogram *runtime_commits(const struct runtime *h)
+{
+    return &h->commits;
+}
+
 /* --- what the order asks for --- */
 
 static uint64_t now_ms(void *ctx)
 {
     struct runtime *h = ctx;
     return uv_now(h->loop);
+}
+
+static uint64_t now_ns(void *ctx)
+{
+    (void)ctx;
+    return uv_hrtime();
+}
+
+static void committed(void *ctx, uint64_t ns)
+{
+    struct runtime *h = ctx;
+    histogram_add(&h->commits, 1, ns);
 }
 
 static void fatal(void *ctx, const char *text)
@@ -58,6 +80,7 @@ static void written(void *ctx, struct journal_job *job)
     struct runtime *h = ctx;
     h->busy_ms = uv_now(h->loop);
     h->took_ns = uv_hrtime() - h->began_ns;
+    histogram_add(&h->writes, 1, h->writer.took_ns);
     replica_written(h->order, job);
     replica_settle(h->order);
 }
@@ -176,7 +199,9 @@ static const struct replica_env host_ops = {.now_ms = now_ms,
                                             .send = send_frame,
                                             .snapshot = start_snapshot,
                                             .fetch = start_fetch,
-                                            .fatal = fatal};
+                                            .fatal = fatal,
+                                            .now_ns = now_ns,
+                                            .committed = committed};
 
 /* --- peers --- */
 

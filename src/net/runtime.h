@@ -12,6 +12,7 @@
 #define BELAY_NET_RUNTIME_H
 
 #include "base/err.h"
+#include "base/histogram.h"
 #include "net/refusal.h"
 #include "raft/member.h"
 #include "tls/tls.h"
@@ -83,6 +84,11 @@ bool host_certificate_expires_s(const struct runtime *h, int64_t *ret_s);
 size_t runtime_peer_bytes(const struct runtime *h); /* what is kept for and from other nodes */
 
 struct replica *runtime_replica(struct runtime *h);
+/* How long each write to the journal took, with its fdatasync. */
+const struct histogram *runtime_writes(const struct runtime *h);
+/* How long entries took that this node has put into a log as its leader, until they were
+ * applied. One entry of each shard is timed at a time. */
+const struct histogram *runtime_commits(const struct runtime *h);
 
 /* For CLUSTER and /v1/cluster. */
 struct runtime_member {

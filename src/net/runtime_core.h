@@ -40,6 +40,7 @@ struct runtime {
     uint64_t began_ns, took_ns; /* the last write */
     size_t due;                 /* how much it was when it was last looked at */
     struct writer writer;
+    struct histogram writes, commits; /* see runtime.h */
     uv_work_t snapshot_work, fetch_work;
     struct snapshot_task *task;
     struct fetch *fetch; /* being stored or looked at */

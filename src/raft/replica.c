@@ -146,7 +146,6 @@ static bool apply_entry(void *ctx, uint16_t group_no, uint64_t index, struct sli
     struct replica *o = ctx;
     struct replica_group *r = &o->replicas[group_no];
     struct reader in = {.left = data};
-    (void)index;
     o->stirred = true;
     if (o->over)
         return true; /* this process is void, and about to end */
@@ -164,6 +163,8 @@ static bool apply_entry(void *ctx, uint16_t group_no, uint64_t index, struct sli
     bool done = version == ENTRY_LEVEL || in.left.len == 0 || o->over;
     r->entry_done = done ? 0 : data.len - in.left.len;
     r->log_bytes += done ? data.len : 0;
+    if (done)
+        timing_applied(r, index);
     return done;
 }
 
@@ -188,6 +189,8 @@ static void propose(struct replica_group *r)
     /* Refused only when it has just stopped leading: then all of it is sent to the next one. */
     if (group_propose(r->group, buf_slice(&entry), replica_now(o)) != BELAY_OK)
         r->leads = false;
+    else
+        timing_proposed(r);
     buf_done(&entry);
 }
 

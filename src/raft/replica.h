@@ -71,6 +71,10 @@ struct replica_env {
     void (*fetch)(void *ctx, struct fetch *f);
     /* The disk failed: nothing pending will be answered, the process must end. */
     void (*fatal)(void *ctx, const char *text);
+    /* For a host that wants to know how long commits take (both, or neither): a finer clock, and
+     * what the host is told of an entry that this node has proposed. */
+    uint64_t (*now_ns)(void *ctx);
+    void (*committed)(void *ctx, uint64_t ns);
 };
 
 /* Switched on by the simulator alone, to see that it finds them. */
@@ -158,6 +162,14 @@ struct group *replica_group(struct replica *o, size_t group_no);
 struct journal *replica_journal(struct replica *o);
 bool replica_is_full(const struct replica *o);              /* its disk is: STALE reads only */
 uint64_t replica_snapshots_failed(const struct replica *o); /* since the start */
+/* Changes asked at this node that this shard has not applied yet. */
+size_t replica_pending(const struct replica *o, size_t group_no);
+/* The last snapshot of this shard on the disk. False: there is none. */
+struct snapshot_file {
+    const char *name; /* in the data directory; borrowed, until the next call into `o` */
+    uint64_t bytes;
+};
+bool replica_snapshot(const struct replica *o, size_t group_no, struct snapshot_file *ret);
 /* Bytes of the journal that stay as long as this shard keeps its oldest entry. */
 uint64_t replica_kept_bytes(const struct replica *o, size_t group_no);
 /* The largest number that a node of this cluster has ever had: none is given twice. */

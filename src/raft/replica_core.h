@@ -152,6 +152,8 @@ struct replica_group {
         preferred_ms; /* leader: the node that should lead instead, since when */
     struct buf proposal;
     uint64_t proposed_ms;
+    uint64_t timed_index, timed_term,
+        timed_ns;     /* an entry: proposed then; index 0: none is timed */
     struct buf early; /* forwarded to a leader that is not ready yet */
 
     struct pending_read *reads, **reads_end;
@@ -271,6 +273,11 @@ void start_report(struct replica *o, const struct peer_message *msg);
 /* false: what it says makes no sense. */
 bool start_hear(struct replica *o, const struct peer_message *msg);
 void start_look(struct replica *o); /* now and then */
+
+/* replica_timing.c: one entry at a time is timed, from when this node proposed it until it is
+ * applied here. */
+void timing_proposed(struct replica_group *r); /* the last entry of the log */
+void timing_applied(struct replica_group *r, uint64_t index);
 
 /* replica_read.c */
 void read_add(struct replica_group *r, const struct op *op);

@@ -274,6 +274,20 @@ uint64_t replica_snapshots_failed(const struct replica *o)
     return o->snapshots_failed;
 }
 
+size_t replica_pending(const struct replica *o, size_t group_no)
+{
+    BELAY_CHECK(group_no < o->base.n_groups);
+    return o->replicas[group_no].n_pending;
+}
+
+bool replica_snapshot(const struct replica *o, size_t group_no, struct snapshot_file *ret)
+{
+    BELAY_CHECK(group_no < o->base.n_groups);
+    const struct replica_group *r = &o->replicas[group_no];
+    *ret = (struct snapshot_file){.name = r->snapshot_name, .bytes = r->snapshot_size};
+    return r->snapshot.index > 0;
+}
+
 uint64_t replica_kept_bytes(const struct replica *o, size_t group_no)
 {
     BELAY_CHECK(group_no < o->base.n_groups);

@@ -458,7 +458,7 @@ static void write_out(struct conn *c)
     }
     c->since_ms = now_ms(c);
     if (c->handover_ns) {
-        metrics_handover(&c->server->metrics, c->handovers, uv_hrtime() - c->handover_ns);
+        histogram_add(&c->server->metrics.handover, c->handovers, uv_hrtime() - c->handover_ns);
         c->handover_ns = c->handovers = 0;
     }
     if (n > 0) {

@@ -10,32 +10,117 @@
 #include "raft/replica.h"
 #include "server/state.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { HANDOVER_FIRST_NS = 16000, METRICS_ACCOUNTS_MAX = 200 };
+enum { METRICS_ACCOUNTS_MAX = 200 };
 
-void metrics_handover(struct metrics *m, size_t n, uint64_t ns)
+/* Whose a value is: the second kind is the same at every node, and must not be added up. */
+enum scope { OF_NODE, OF_CLUSTER };
+
+static const char *const results[] = {"ok", "refused", "error"};
+
+/* How many files are open. The kernel says it since 6.2; before, counting them would take long
+ * when there are many: then `about` is the answer, if it is known. */
+static uint64_t process_files(uint64_t about)
 {
-    size_t i = 0;
-    for (uint64_t top = HANDOVER_FIRST_NS; i + 1 < METRICS_BUCKETS && ns > top; top *= 2)
-        i++;
-    m->handover[i] += n;
-    m->handover_n += n;
-    m->handover_ns += n * ns;
+    struct stat st;
+    uint64_t n = 0;
+    if (stat("/proc/self/fd", &st) == 0 && st.st_size > 0)
+        return (uint64_t)st.st_size;
+    if (about)
+        return about;
+    DIR *d = opendir("/proc/self/fd");
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n;
 }
 
-static void head(struct buf *out, const char *name, const char *type, const char *help)
+/* False: the kernel does not say. */
+static bool process_memory(uint64_t *ret_virtual, uint64_t *ret_resident)
 {
-    buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    char text[128] = "";
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    char *end = text;
+    *ret_virtual = strtoull(text, &end, 10) * page;
+    *ret_resident = strtoull(end, NULL, 10) * page;
+    return n > 0 && *ret_resident > 0;
 }
 
-static void one(struct buf *out, const char *name, const char *type, const char *help,
-                uint64_t value)
+void metrics_init(struct metrics *m, uint64_t now_ms)
 {
-    head(out, name, type, help);
+    m->started_ms = now_ms;
+    m->started_wall_ns = server_wall_ns();
+    m->files_at_start = process_files(0);
+}
+
+static void head(struct buf *out, const char *name, const char *type, enum scope scope,
+                 const char *help)
+{
+    static const char *const whose[] = {"(This node.)",
+                                        "(The cluster: the same at each node.)"};
+    buf_printf(out, "# HELP %s %s %s\n# TYPE %s %s\n", name, help, whose[scope], name, type);
+}
+
+static void put(struct buf *out, const char *name, const char *type, enum scope scope,
+                const char *help, uint64_t value)
+{
+    head(out, name, type, scope, help);
     buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void gauge(struct buf *out, const char *name, const char *help, uint64_t value)
+{
+    put(out, name, "gauge", OF_NODE, help, value);
+}
+
+static void counter(struct buf *out, const char *name, const char *help, uint64_t value)
+{
+    put(out, name, "counter", OF_NODE, help, value);
+}
+
+static void shared(struct buf *out, const char *name, const char *help, uint64_t value)
+{
+    put(out, name, "gauge", OF_CLUSTER, help, value);
+}
+
+static void seconds(struct buf *out, const char *name, const char *type, const char *help,
+                    double value)
+{
+    head(out, name, type, OF_NODE, help);
+    buf_printf(out, "%s %.3f\n", name, value);
+}
+
+/* `labels`: those of each row, without braces; "" for none. */
+static void put_histogram(struct buf *out, const char *name, const char *labels,
+                          const struct histogram *h)
+{
+    const char *comma = *labels ? "," : "";
+    uint64_t n = 0;
+    for (size_t i = 0; i < HISTOGRAM_BOUNDS; i++) {
+        n += h->n[i];
+        buf_printf(out, "%s_bucket{%s%sle=\"%g\"} %" PRIu64 "\n", name, labels, comma,
+                   (double)histogram_bounds_ns[i] / 1e9, n);
+    }
+    n += h->n[HISTOGRAM_BOUNDS];
+    buf_printf(out, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", name, labels, comma, n);
+    const char *open = *labels ? "{" : "";
+    const char *close = *labels ? "}" : "";
+    buf_printf(out, "%s_sum%s%s%s %.9f\n", name, open, labels, close, (double)h->sum_ns / 1e9);
+    buf_printf(out, "%s_count%s%s%s %" PRIu64 "\n", name, open, labels, close, n);
 }
 
 void metrics_label(struct buf *out, const char *metric, const char *label, const char *value)
@@ -52,25 +137,38 @@ void metrics_label(struct buf *out, const char *metric, const char *label, const
     buf_put_str(out, "\"} ");
 }
 
+/* One row for each command and result that there was: their number is bounded, whatever clients
+ * send. */
 static void put_requests(const struct metrics *m, struct buf *out)
 {
-    static const char *const results[] = {"ok", "refused", "error"};
-    head(out, "belay_requests_total", "counter", "Requests answered, by command and result.");
+    static const char total[] = "belay_requests_total";
+    static const char duration[] = "belay_request_duration_seconds";
+    struct buf durations = {0};
+    head(out, total, "counter", OF_NODE, "Requests answered, by command and result.");
+    head(&durations, duration, "histogram", OF_NODE,
+         "Time from taking a request to its answer, without the time in a line.");
     for (int i = 0; i <= COMMAND_COUNT_ALL; i++) {
         const char *name =
             i < COMMAND_COUNT_ALL ? command_get((enum command_id)i)->name.data : "unknown";
         for (int r = 0; r < OUTCOME_COUNT; r++) {
-            if (m->requests[i][r])
-                buf_printf(out,
-                           "belay_requests_total{command=\"%s\",result=\"%s\"} %" PRIu64 "\n",
-                           name, results[r], m->requests[i][r]);
+            const struct histogram *h = &m->requests[i][r];
+            uint64_t n = histogram_count(h);
+            char labels[128];
+            if (n == 0)
+                continue;
+            snprintf(labels, sizeof labels, "command=\"%s\",result=\"%s\"", name, results[r]);
+            buf_printf(out, "%s{%s} %" PRIu64 "\n", total, labels, n);
+            put_histogram(&durations, duration, labels, h);
         }
     }
+    buf_put_slice(out, buf_slice(&durations));
+    buf_done(&durations);
 }
 
 static void put_news(const struct metrics *m, struct buf *out)
 {
-    head(out, "belay_events_total", "counter", "Events of locks and sessions, by kind.");
+    head(out, "belay_events_total", "counter", OF_CLUSTER,
+         "Events of locks and sessions, by kind, since the start of the node.");
     for (int i = 0; i < EVENT_KIND_COUNT; i++) {
         if (i == EVENT_ROWS || i == EVENT_FAILED || i == EVENT_CHECKED)
             continue; /* never news */
@@ -79,21 +177,23 @@ static void put_news(const struct metrics *m, struct buf *out)
     }
 }
 
-static void put_handover(const struct metrics *m, struct buf *out)
+static void put_waits(const struct metrics *m, struct buf *out)
 {
-    uint64_t sum = 0;
+    static const char line[] = "belay_line_wait_seconds";
+    static const char handover[] = "belay_handover_seconds";
     head(
-        out, "belay_handover_seconds", "histogram",
+        out, line, "histogram", OF_NODE,
+        "Time that requests waited in a line, or transactions for their condition, by result.");
+    for (int r = 0; r < OUTCOME_COUNT; r++) {
+        char labels[32];
+        snprintf(labels, sizeof labels, "result=\"%s\"", results[r]);
+        put_histogram(out, line, labels, &m->line[r]);
+    }
+    head(
+        out, handover, "histogram", OF_NODE,
         "Time of grants to waiters, from the release or the end of a lease (with --data: when it "
         "is committed) to the write of the answer.");
-    for (int i = 0; i + 1 < METRICS_BUCKETS; i++) {
-        double top = (double)((uint64_t)HANDOVER_FIRST_NS << i) / 1e9;
-        sum += m->handover[i];
-        buf_printf(out, "belay_handover_seconds_bucket{le=\"%.6f\"} %" PRIu64 "\n", top, sum);
-    }
-    buf_printf(out, "belay_handover_seconds_bucket{le=\"+Inf\"} %" PRIu64 "\n", m->handover_n);
-    buf_printf(out, "belay_handover_seconds_sum %.9f\n", (double)m->handover_ns / 1e9);
-    buf_printf(out, "belay_handover_seconds_count %" PRIu64 "\n", m->handover_n);
+    put_histogram(out, handover, "", &m->handover);
 }
 
 static void count_doors(const struct server *s, uint64_t ret[3])
@@ -118,9 +218,11 @@ static struct trust trust_now(const struct server *s)
 static void put_trust(const struct server *s, struct buf *out)
 {
     struct trust t = trust_now(s);
-    head(out, "belay_trust", "gauge", "Calls of the last second over their norm, 0 to 1.");
+    head(out, "belay_trust", "gauge", OF_NODE,
+         "Calls of the last second over their norm, 0 to 1.");
     buf_printf(out, "belay_trust %.6f\n", t.level);
-    head(out, "belay_calls_norm", "gauge", "Usual number of calls a second at this node.");
+    head(out, "belay_calls_norm", "gauge", OF_NODE,
+         "Usual number of calls a second at this node.");
     buf_printf(out, "belay_calls_norm %.6f\n", t.norm);
 }
 
@@ -131,55 +233,55 @@ static void put_gauges(const struct server *s, struct buf *out)
     uint64_t doors[3];
     engine_counts(s->engine, &n);
     count_doors(s, doors);
-    one(out, "belay_locks", "gauge", "Locks that exist.", n.locks);
-    one(out, "belay_held", "gauge", "Locks that are held.", n.held);
-    one(out, "belay_waiting", "gauge", "Waiters in all lines.", n.waiting);
-    one(out, "belay_sessions", "gauge", "Live sessions.", n.sessions);
-    one(out, "belay_namespaces", "gauge", "Namespaces.", n.namespaces);
-    one(out, "belay_variables", "gauge", "Records of variables.", n.variables);
-    one(out, "belay_transactions_waiting", "gauge", "Transactions that wait.", n.transactions);
-    one(out, "belay_receipts", "gauge", "Answers kept for requests with an id.", n.receipts);
+    shared(out, "belay_locks", "Locks that exist.", n.locks);
+    shared(out, "belay_held", "Locks that are held.", n.held);
+    shared(out, "belay_waiting", "Waiters in all lines.", n.waiting);
+    shared(out, "belay_sessions", "Live sessions.", n.sessions);
+    shared(out, "belay_namespaces", "Namespaces.", n.namespaces);
+    shared(out, "belay_variables", "Records of variables.", n.variables);
+    shared(out, "belay_transactions_waiting", "Transactions that wait.", n.transactions);
+    shared(out, "belay_receipts", "Answers kept for requests with an id.", n.receipts);
     put_trust(s, out);
-    head(out, "belay_connections", "gauge", "Open connections by door.");
+    head(out, "belay_connections", "gauge", OF_NODE, "Open connections by door.");
     buf_printf(out, "belay_connections{door=\"resp\"} %" PRIu64 "\n", doors[DOOR_RESP]);
     buf_printf(out, "belay_connections{door=\"http\"} %" PRIu64 "\n", doors[DOOR_HTTP]);
     buf_printf(out, "belay_connections{door=\"silent\"} %" PRIu64 "\n", doors[DOOR_SNIFF]);
-    one(out, "belay_connections_max", "gauge", "Connections that are allowed.", s->max_conns);
-    one(out, "belay_accepted_total", "counter", "Connections taken.", m->accepted);
-    one(out, "belay_closed_timeout_total", "counter", "Connections closed: too slow.",
-        m->closed_timeout);
-    one(out, "belay_closed_lagging_total", "counter", "Watchers closed: fell behind.",
-        m->closed_lagging);
-    one(out, "belay_closed_yielded_total", "counter",
-        "Connections closed: idle, and another one needed the place.", m->closed_yielded);
-    one(out, "belay_refused_connections_total", "counter",
-        "Connections refused: too many of one address, or the rest is for operators.",
-        m->refused_connections);
-    one(out, "belay_closed_overloaded_total", "counter",
-        "Connections closed: the client left too many replies unread.", m->closed_overloaded);
-    one(out, "belay_overloaded_total", "counter", "Requests refused: no memory for new things.",
-        m->refused_overloaded);
-    one(out, "belay_tls_handshakes", "gauge", "Handshakes of TLS that are under way.",
-        s->n_shaking);
-    one(out, "belay_tls_opened_total", "counter", "Open connections with TLS.", m->tls_opened);
-    one(out, "belay_tls_failed_total", "counter",
-        "Connections with TLS that failed, or gave way to others in their handshake.",
-        m->tls_failed);
-    one(out, "belay_failed_logins_total", "counter", "Failed logins: the token is not valid.",
-        m->failed_logins);
-    one(out, "belay_throttled_total", "counter", "Requests and logins refused: too many.",
-        m->throttled);
-    one(out, "belay_guard_refused_total", "counter", "Requests of foreign pages refused.",
-        m->refused_guard);
-    one(out, "belay_accept_paused_total", "counter", "Times that no connection was free.",
-        m->paused);
-    one(out, "belay_read_bytes_total", "counter", "Bytes read.", m->bytes_in);
-    one(out, "belay_written_bytes_total", "counter", "Bytes written.", m->bytes_out);
-    one(out, "belay_loop_lag_ms", "gauge", "How late the last tick of one second was.",
-        m->lag_ms);
-    one(out, "belay_loop_lag_max_ms", "gauge", "The longest such delay so far.", m->lag_max_ms);
-    one(out, "belay_uptime_seconds", "gauge", "Since the start.", uptime_s(s));
-    head(out, "belay_build_info", "gauge", "The build.");
+    gauge(out, "belay_connections_max", "Connections that are allowed.", s->max_conns);
+    counter(out, "belay_accepted_total", "Connections taken.", m->accepted);
+    counter(out, "belay_closed_timeout_total", "Connections closed: too slow.",
+            m->closed_timeout);
+    counter(out, "belay_closed_lagging_total", "Watchers closed: fell behind.",
+            m->closed_lagging);
+    counter(out, "belay_closed_yielded_total",
+            "Connections closed: idle, and another one needed the place.", m->closed_yielded);
+    counter(out, "belay_refused_connections_total",
+            "Connections refused: too many of one address, or the rest is for operators.",
+            m->refused_connections);
+    counter(out, "belay_closed_overloaded_total",
+            "Connections closed: the client left too many replies unread.",
+            m->closed_overloaded);
+    counter(out, "belay_overloaded_total", "Requests refused: no memory for new things.",
+            m->refused_overloaded);
+    gauge(out, "belay_tls_handshakes", "Handshakes of TLS that are under way.", s->n_shaking);
+    counter(out, "belay_tls_opened_total", "Open connections with TLS.", m->tls_opened);
+    counter(out, "belay_tls_failed_total",
+            "Connections with TLS that failed, or gave way to others in their handshake.",
+            m->tls_failed);
+    counter(out, "belay_failed_logins_total", "Failed logins: the token is not valid.",
+            m->failed_logins);
+    counter(out, "belay_throttled_total", "Requests and logins refused: too many.",
+            m->throttled);
+    counter(out, "belay_guard_refused_total", "Requests of foreign pages refused.",
+            m->refused_guard);
+    counter(out, "belay_accept_paused_total", "Times that no connection was free.", m->paused);
+    counter(out, "belay_read_bytes_total", "Bytes read.", m->bytes_in);
+    counter(out, "belay_written_bytes_total", "Bytes written.", m->bytes_out);
+    seconds(out, "belay_loop_lag_seconds", "gauge", "How late the last tick of one second was.",
+            (double)m->lag_ms / 1e3);
+    seconds(out, "belay_loop_lag_max_seconds", "gauge",
+            "The longest such delay since the start.", (double)m->lag_max_ms / 1e3);
+    gauge(out, "belay_uptime_seconds", "Since the start.", uptime_s(s));
+    head(out, "belay_build_info", "gauge", OF_NODE, "The build.");
     buf_printf(out, "belay_build_info{version=\"%s\"} 1\n", BELAY_VERSION);
 }
 
@@ -187,21 +289,19 @@ static void put_audit(const struct server *s, struct buf *out)
 {
     struct audit_state a;
     audit_look(s->trail.audit, &a);
-    one(out, "belay_audit_lines_total", "counter", "Lines of the audit log.", a.put);
-    one(out, "belay_audit_waiting", "gauge", "Lines that are not on the disk yet.",
-        a.put - a.durable);
-    one(out, "belay_audit_failing", "gauge", "1: the audit log cannot be written.",
-        a.error != 0);
-    one(out, "belay_audit_lost_total", "counter", "Lines for which there was no room.", a.lost);
-    one(out, "belay_audit_skipped_total", "counter",
-        "Refusals that were counted but not written.", s->trail.skipped);
+    counter(out, "belay_audit_lines_total", "Lines of the audit log.", a.put);
+    gauge(out, "belay_audit_waiting", "Lines that are not on the disk yet.", a.put - a.durable);
+    gauge(out, "belay_audit_failing", "1: the audit log cannot be written.", a.error != 0);
+    counter(out, "belay_audit_lost_total", "Lines for which there was no room.", a.lost);
+    counter(out, "belay_audit_skipped_total", "Refusals that were counted but not written.",
+            s->trail.skipped);
 }
 
 static void put_memory(const struct server *s, struct buf *out)
 {
-    one(out, "belay_memory_max_bytes", "gauge", "Memory that is allowed (--max-memory).",
-        s->budget.limit);
-    head(out, "belay_memory_bytes", "gauge", "Memory that is allocated, by use.");
+    gauge(out, "belay_memory_max_bytes", "Memory that is allowed (--max-memory).",
+          s->budget.limit);
+    head(out, "belay_memory_bytes", "gauge", OF_NODE, "Memory that is allocated, by use.");
     for (int i = 0; i < BUDGET_PARTS; i++)
         buf_printf(out, "belay_memory_bytes{part=\"%s\"} %zu\n",
                    budget_part_name((enum budget_part)i),
@@ -212,23 +312,87 @@ static void put_memory(const struct server *s, struct buf *out)
 static void put_shards(const struct server *s, struct buf *out)
 {
     static const struct {
-        const char *name, *type, *help;
-    } rows[] = {{"belay_shard_leader", "gauge", "1: this node leads the group."},
-                {"belay_shard_term", "counter", "Term of the group: it rises with elections."},
-                {"belay_shard_committed", "counter", "Log entries committed, as known here."},
-                {"belay_shard_applied", "counter", "Log entries applied here."},
-                {"belay_shard_journal_bytes", "gauge",
-                 "Bytes of the journal that stay until the shard's next snapshot."}};
+        const char *name, *help;
+        enum scope scope;
+    } rows[] = {
+        {"belay_shard_leader", "1: this node leads the group.", OF_NODE},
+        {"belay_shard_term", "Term of the group: it rises with elections.", OF_CLUSTER},
+        {"belay_shard_committed", "Last log entry committed, as known here.", OF_NODE},
+        {"belay_shard_applied", "Last log entry applied here.", OF_NODE},
+        {"belay_shard_pending", "Changes asked here that are not applied yet.", OF_NODE},
+        {"belay_shard_journal_bytes", "Bytes of the journal that stay until the next snapshot.",
+         OF_NODE}};
     struct replica *o = runtime_replica(s->runtime);
     for (size_t row = 0; row < sizeof rows / sizeof rows[0]; row++) {
-        head(out, rows[row].name, rows[row].type, rows[row].help);
+        head(out, rows[row].name, "gauge", rows[row].scope, rows[row].help);
         for (size_t i = 0; i < replica_groups(o); i++) {
             const struct group *g = replica_group(o, i);
-            uint64_t values[] = {group_role(g) == GROUP_LEADER, group_term(g), group_commit(g),
-                                 group_applied(g), replica_kept_bytes(o, i)};
+            uint64_t values[] = {group_role(g) == GROUP_LEADER,
+                                 group_term(g),
+                                 group_commit(g),
+                                 group_applied(g),
+                                 replica_pending(o, i),
+                                 replica_kept_bytes(o, i)};
             buf_printf(out, "%s{shard=\"%zu\"} %" PRIu64 "\n", rows[row].name, i, values[row]);
         }
     }
+}
+
+/* When the file was written, by the wall clock; 0: that cannot be seen. */
+static double written_s(const struct server *s, const char *name)
+{
+    struct stat st;
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/%s", s->config->cluster.data, name);
+    if (n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0)
+        return 0;
+    return (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec / 1e9;
+}
+
+static void put_snapshots(const struct server *s, struct buf *out)
+{
+    static const char bytes[] = "belay_shard_snapshot_bytes";
+    static const char age[] = "belay_shard_snapshot_age_seconds";
+    double now = (double)server_wall_ns() / 1e9;
+    const struct replica *o = runtime_replica(s->runtime);
+    struct snapshot_file file;
+    struct buf ages = {0};
+    head(out, bytes, "gauge", OF_NODE, "Size of the last snapshot of the group.");
+    head(&ages, age, "gauge", OF_NODE,
+         "Time since the last snapshot of the group was written.");
+    for (size_t i = 0; i < replica_groups(o); i++) {
+        if (!replica_snapshot(o, i, &file))
+            continue;
+        buf_printf(out, "%s{shard=\"%zu\"} %" PRIu64 "\n", bytes, i, file.bytes);
+        double at = written_s(s, file.name);
+        if (at > 0)
+            buf_printf(&ages, "%s{shard=\"%zu\"} %.3f\n", age, i, now > at ? now - at : 0);
+    }
+    buf_put_slice(out, buf_slice(&ages));
+    buf_done(&ages);
+}
+
+static void put_disk(const struct server *s, struct buf *out)
+{
+    static const char write[] = "belay_journal_write_seconds";
+    static const char commit[] = "belay_commit_seconds";
+    struct replica *o = runtime_replica(s->runtime);
+    struct journal *j = replica_journal(o);
+    gauge(out, "belay_disk_full", "1: the disk is full, only STALE reads are answered.",
+          replica_is_full(o));
+    gauge(out, "belay_journal_bytes", "Bytes of the journal.", journal_bytes(j));
+    counter(out, "belay_journal_batches_total", "Batches written to the journal.",
+            journal_durable(j));
+    head(out, write, "histogram", OF_NODE,
+         "Time of a write to the journal with its fdatasync.");
+    put_histogram(out, write, "", runtime_writes(s->runtime));
+    head(out, commit, "histogram", OF_NODE,
+         "Time from putting an entry into a log, as its leader, until it is applied here; one "
+         "entry of each group is timed at a time.");
+    put_histogram(out, commit, "", runtime_commits(s->runtime));
+    counter(out, "belay_snapshots_failed_total", "Snapshots that could not be stored.",
+            replica_snapshots_failed(o));
+    put_snapshots(s, out);
 }
 
 static void put_ready(const struct server *s, struct buf *out)
@@ -238,8 +402,9 @@ static void put_ready(const struct server *s, struct buf *out)
                                         "no-leader", "no-majority"};
     const char *word;
     const char *why = server_not_ready(s, &word);
-    one(out, "belay_ready", "gauge", "1: this node can serve.", !why);
-    head(out, "belay_not_ready", "gauge", "1: this node cannot serve, for this reason.");
+    gauge(out, "belay_ready", "1: this node can serve.", !why);
+    head(out, "belay_not_ready", "gauge", OF_NODE,
+         "1: this node cannot serve, for this reason.");
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         buf_printf(out, "belay_not_ready{reason=\"%s\"} %d\n", words[i],
                    why && strcmp(word, words[i]) == 0);
@@ -248,20 +413,20 @@ static void put_ready(const struct server *s, struct buf *out)
 static void put_cluster(const struct server *s, struct buf *out)
 {
     struct runtime_member members[GROUP_SERVERS_MAX];
-    struct journal *j = replica_journal(runtime_replica(s->runtime));
     size_t n = runtime_members(s->runtime, members, GROUP_SERVERS_MAX);
-    head(out, "belay_node_up", "gauge", "1: this node and that one are connected, both ways.");
+    head(out, "belay_node_up", "gauge", OF_NODE,
+         "1: this node and that one are connected, both ways.");
     for (size_t i = 0; i < n; i++) {
         metrics_label(out, "belay_node_up", "node", members[i].member.name);
         buf_printf(out, "%d\n", members[i].up);
     }
-    head(out, "belay_node_refused", "gauge",
+    head(out, "belay_node_refused", "gauge", OF_NODE,
          "1: this node and that one do not listen to each other, or one does not.");
     for (size_t i = 0; i < n; i++) {
         metrics_label(out, "belay_node_refused", "node", members[i].member.name);
         buf_printf(out, "%d\n", members[i].refused);
     }
-    head(out, "belay_clock_rate_ppm", "gauge",
+    head(out, "belay_clock_rate_ppm", "gauge", OF_NODE,
          "How much faster that node's clock goes than this one's, per million; over a minute.");
     for (size_t i = 0; i < n; i++) {
         int64_t ppm;
@@ -271,18 +436,12 @@ static void put_cluster(const struct server *s, struct buf *out)
         buf_printf(out, "%" PRId64 "\n", ppm);
     }
     put_ready(s, out);
-    one(out, "belay_disk_full", "gauge", "1: the disk is full, only STALE reads are answered.",
-        replica_is_full(runtime_replica(s->runtime)));
-    one(out, "belay_journal_bytes", "gauge", "Bytes of the journal.", journal_bytes(j));
-    one(out, "belay_journal_batches_total", "counter", "Batches written to the journal.",
-        journal_durable(j));
-    one(out, "belay_snapshots_failed_total", "counter", "Snapshots that could not be stored.",
-        replica_snapshots_failed(runtime_replica(s->runtime)));
+    put_disk(s, out);
     int64_t left = 0;
     if (host_certificate_expires_s(s->runtime, &left))
-        one(out, "belay_certificate_expiry_seconds", "gauge",
-            "Seconds until this node's certificate ends; 0: it has ended.",
-            left > 0 ? (uint64_t)left : 0);
+        gauge(out, "belay_certificate_expiry_seconds",
+              "Seconds until this node's certificate ends; 0: it has ended.",
+              left > 0 ? (uint64_t)left : 0);
     put_shards(s, out);
 }
 
@@ -291,9 +450,37 @@ static void put_certificate(const struct server *s, struct buf *out)
     if (!s->tls.context)
         return;
     int64_t left = tls_context_expires_s(s->tls.context);
-    one(out, "belay_client_certificate_expiry_seconds", "gauge",
-        "Seconds until the certificate for clients ends; 0: it has ended.",
-        left > 0 ? (uint64_t)left : 0);
+    gauge(out, "belay_client_certificate_expiry_seconds",
+          "Seconds until the certificate for clients ends; 0: it has ended.",
+          left > 0 ? (uint64_t)left : 0);
+}
+
+static double cpu_s(void)
+{
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used) != 0)
+        return 0;
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+}
+
+/* Names and meaning are those of all programs that Prometheus watches. */
+static void put_process(const struct server *s, struct buf *out)
+{
+    struct rlimit files;
+    uint64_t virtual_bytes;
+    uint64_t resident_bytes;
+    seconds(out, "process_cpu_seconds_total", "counter", "Processor time used.", cpu_s());
+    seconds(out, "process_start_time_seconds", "gauge", "Time of day when the node started.",
+            (double)s->metrics.started_wall_ns / 1e9);
+    if (process_memory(&virtual_bytes, &resident_bytes)) {
+        gauge(out, "process_virtual_memory_bytes", "Address space.", virtual_bytes);
+        gauge(out, "process_resident_memory_bytes", "Memory in use.", resident_bytes);
+    }
+    gauge(out, "process_open_fds", "Open file descriptors.",
+          process_files(s->metrics.files_at_start + s->n_conns));
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+        gauge(out, "process_max_fds", "File descriptors that are allowed.", files.rlim_cur);
 }
 
 /* May the client see this account's counts? */
@@ -328,8 +515,8 @@ static void put_accounts(const struct server *s, const struct context *asker, st
     struct account_row row;
     struct buf counts = {0};
     size_t n = 0;
-    head(out, limit, "gauge", "Limits of the accounts that have any.");
-    head(&counts, used, "gauge", "Use of each limit by its account.");
+    head(out, limit, "gauge", OF_CLUSTER, "Limits of the accounts that have any.");
+    head(&counts, used, "gauge", OF_CLUSTER, "Use of each limit by its account.");
     for (size_t i = 0; i < engine_accounts(s->engine) && n < METRICS_ACCOUNTS_MAX; i++) {
         if (!engine_account_at(s->engine, i, &row) || !is_limited(&row) ||
             !may_see(asker, row.id))
@@ -351,8 +538,9 @@ void metrics_write(const struct server *s, struct buf *out)
 {
     put_requests(&s->metrics, out);
     put_news(&s->metrics, out);
-    put_handover(&s->metrics, out);
+    put_waits(&s->metrics, out);
     put_gauges(s, out);
+    put_process(s, out);
     put_memory(s, out);
     put_certificate(s, out);
     if (s->trail.audit)

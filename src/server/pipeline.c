@@ -127,9 +127,27 @@ static void hold_back(struct conn *c, struct pending_reply *p, const struct repl
     conn_report(c);
 }
 
+/* The request that was taken, or one that was not read: it has its answer now. */
 static void count(struct server *s, unsigned command, enum outcome outcome)
 {
-    s->metrics.requests[command][outcome]++;
+    histogram_add(&s->metrics.requests[command][outcome], 1, slow_ns(s->taken_ns, 0));
+}
+
+static void count_pending(const struct pending_reply *p, enum outcome outcome, uint64_t line_ms)
+{
+    histogram_add(&p->conn->server->metrics.requests[p->manner.command][outcome], 1,
+                  slow_ns(p->taken_ns, line_ms));
+}
+
+/* A lock or a transaction: the answer ends a wait for its turn. */
+static void count_wait(const struct pending_reply *p, const struct event *ev)
+{
+    bool waited = ev->kind == EVENT_GRANTED ? ev->ticket != 0
+                  : ev->kind == EVENT_TXN   ? p->ask.line_ms > 0
+                                          : ev->kind == EVENT_TIMEOUT || ev->kind == EVENT_LEFT;
+    if (waited)
+        histogram_add(&p->conn->server->metrics.line[answer_outcome(ev)], 1,
+                      p->ask.line_ms * UINT64_C(1000000));
 }
 
 static enum outcome reply_outcome(const struct reply *r)
@@ -240,11 +258,12 @@ static void on_answer(struct ask *ask, const struct event *ev)
         if (c->handover_ns == 0)
             c->handover_ns = s->turn_ns ? s->turn_ns : uv_hrtime();
     }
+    count_wait(p, ev);
     if (p->state == PENDING_LATE) {
         push_late(p, ev);
         return;
     }
-    count(s, p->manner.command, answer_outcome(ev));
+    count_pending(p, answer_outcome(ev), p->ask.line_ms);
     slow_look(c, p, ev);
     if (p->note && !stays) {
         trail_end(c, p->note, ev);
@@ -284,7 +303,7 @@ struct pending_reply *pipeline_defer(struct conn *c, const struct call *call, bo
 void pipeline_answer(struct pending_reply *p, const struct reply *r)
 {
     struct conn *c = p->conn;
-    count(c->server, p->manner.command, reply_outcome(r));
+    count_pending(p, reply_outcome(r), 0);
     slow_look(c, p, NULL);
     trail_end_reply(c, p->note, r);
     p->note = NULL;
@@ -372,7 +391,7 @@ void pipeline_dismiss_all(struct conn *c)
         if (p->state != PENDING_ASKED)
             continue;
         call_off(p);
-        count(s, p->manner.command, OUTCOME_ERROR);
+        count_pending(p, OUTCOME_ERROR, 0);
         arena_reset(&s->reply_arena);
         hold_back(c, p, reply_error(&s->reply_arena, stop.err, "%s", stopping_text));
     }

@@ -361,7 +361,7 @@ static void on_reload(uv_signal_t *sig, int number)
 
 static void start_handles(struct server *s)
 {
-    s->metrics.started_ms = uv_now(&s->loop);
+    metrics_init(&s->metrics, uv_now(&s->loop));
     double decay = s->config->trust_decay;
     uint64_t period_ms = s->config->trust_period_ms;
     trust_init(&s->trust, decay > 0 ? decay : TRUST_DECAY_DEFAULT,

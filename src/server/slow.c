@@ -4,6 +4,7 @@
  * same. One over RESP has the number that the engine gives it ("asker"), and so has one over
  * HTTP. The time of a request goes from the begin of the turn of the loop that took it to its
  * answer. What it stood in line for its turn does not count: that is no work. */
+#include "base/check.h"
 #include "base/log.h"
 #include "server/state.h"
 
@@ -67,16 +68,22 @@ static void say(struct conn *c, const struct pending_reply *p, const struct even
     buf_done(&more);
 }
 
+uint64_t slow_ns(uint64_t taken_ns, uint64_t line_ms)
+{
+    if (taken_ns == 0)
+        return 0;
+    uint64_t line_ns = line_ms ? (line_ms + 1) * NS_PER_MS : 0; /* it counts whole ms */
+    uint64_t ns = uv_hrtime() - taken_ns;
+    return ns > line_ns ? ns - line_ns : 0;
+}
+
 void slow_look(struct conn *c, const struct pending_reply *p, const struct event *ev)
 {
     struct server *s = c->server;
-    uint64_t taken = p ? p->taken_ns : s->taken_ns;
-    if (s->slow.above_ns == 0 || taken == 0)
+    if (s->slow.above_ns == 0)
         return;
-    uint64_t line_ms = p && ev ? p->ask.line_ms : 0;
-    uint64_t line_ns = line_ms ? (line_ms + 1) * NS_PER_MS : 0; /* it counts whole ms */
-    uint64_t ns = uv_hrtime() - taken;
-    ns = ns > line_ns ? ns - line_ns : 0;
+    BELAY_CHECK(p || !ev);
+    uint64_t ns = slow_ns(p ? p->taken_ns : s->taken_ns, ev ? p->ask.line_ms : 0);
     if (ns > s->slow.above_ns && (p || s->call.command))
         say(c, p, ev, ns);
 }

@@ -387,6 +387,9 @@ void slow_done(struct server *s);
 struct slice slow_id(struct conn *c); /* of the request that is being taken; RESP: empty */
 /* It is answered: is it one for the log? `p` and `ev` as far as there are any. */
 void slow_look(struct conn *c, const struct pending_reply *p, const struct event *ev);
+/* From when a request was taken (0: it was not) until now, without `line_ms` that it stood in
+ * line. */
+uint64_t slow_ns(uint64_t taken_ns, uint64_t line_ms);
 
 /* watch.c */
 void watch_open(struct conn *c, const struct call *call);

@@ -15,7 +15,9 @@ static void run(void *arg)
         if (w->stop)
             return;
         BELAY_CHECK(w->job);
+        uint64_t began = uv_hrtime();
         journal_job_run(w->job);
+        w->took_ns = uv_hrtime() - began;
         BELAY_CHECK(eventfd_write(w->done, 1) == 0);
     }
 }

@@ -17,6 +17,7 @@ struct writer {
     int done; /* eventfd */
     struct journal_job *job;
     bool stop;
+    uint64_t took_ns;                                    /* the last job, on the disk */
     void (*written)(void *ctx, struct journal_job *job); /* on the loop */
     void *ctx;
 };

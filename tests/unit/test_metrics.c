@@ -1,7 +1,8 @@
-/* test_metrics.c - what stands in a label stays in it; base/tally.h: the reserve; budget.h:
- * shares. */
+/* test_metrics.c - what stands in a label stays in it; base/histogram.h: bounds; base/tally.h: the
+ * reserve; budget.h: shares. */
 #include "server/metrics.h"
 
+#include "base/histogram.h"
 #include "base/tally.h"
 #include "server/budget.h"
 
@@ -29,6 +30,28 @@ static void a_label_keeps_its_value(void **state)
         assert_string_equal(buf_cstr(&out), rows[i].text);
         buf_done(&out);
     }
+}
+
+static void a_bound_belongs_to_what_is_below_it(void **state)
+{
+    struct histogram h = {0};
+    (void)state;
+    for (size_t i = 0; i < HISTOGRAM_BOUNDS; i++) {
+        uint64_t bound = histogram_bounds_ns[i];
+        assert_true(i == 0 || bound > histogram_bounds_ns[i - 1]);
+        uint64_t below = h.n[i];
+        histogram_add(&h, 1, bound);
+        assert_int_equal(h.n[i], below + 1);
+        histogram_add(&h, 2, bound + 1);
+        assert_int_equal(h.n[i + 1], 2);
+    }
+    assert_int_equal(histogram_count(&h), 3 * HISTOGRAM_BOUNDS);
+    uint64_t sum = h.sum_ns;
+    histogram_add(&h, 5, 7);
+    histogram_add(&h, 0, UINT64_MAX);
+    assert_int_equal(h.sum_ns, sum + 35);
+    assert_int_equal(h.n[0], 1 + 5);
+    assert_int_equal(h.n[HISTOGRAM_BOUNDS], 2);
 }
 
 static void the_reserve_is_given_up_once_and_taken_back(void **state)
@@ -70,6 +93,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_label_keeps_its_value),
+        cmocka_unit_test(a_bound_belongs_to_what_is_below_it),
         cmocka_unit_test(the_reserve_is_given_up_once_and_taken_back),
         cmocka_unit_test(the_state_is_what_no_other_part_has),
     };
