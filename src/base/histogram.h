@@ -10,8 +10,8 @@ enum { HISTOGRAM_BOUNDS = 18 };
 extern const uint64_t histogram_bounds_ns[HISTOGRAM_BOUNDS]; /* 50 us to 10 min, rising */
 
 struct histogram {
-    uint64_t
-        n[HISTOGRAM_BOUNDS + 1]; /* above the bound before, up to this one; last: above all */
+    /* Above the bound before, up to this one; the last: above all. */
+    uint64_t n[HISTOGRAM_BOUNDS + 1];
     uint64_t sum_ns;
 };
 

@@ -152,8 +152,7 @@ struct replica_group {
         preferred_ms; /* leader: the node that should lead instead, since when */
     struct buf proposal;
     uint64_t proposed_ms;
-    uint64_t timed_index, timed_term,
-        timed_ns;     /* an entry: proposed then; index 0: none is timed */
+    uint64_t timed_index, timed_term, timed_ns; /* an entry, proposed then; index 0: none */
     struct buf early; /* forwarded to a leader that is not ready yet */
 
     struct pending_read *reads, **reads_end;

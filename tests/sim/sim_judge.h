@@ -16,8 +16,6 @@ void rules_close(struct rules *r);
 void rules_step(struct rules *r, const struct op *op, const struct event *events, size_t n);
 /* Is this fence of the op's lock current? */
 bool rules_holds(const struct rules *r, const struct op *op, uint64_t fence);
-/* Is it an asker of the same node as `live`, but of another of its runs? */
-bool rules_dead_run(uint64_t asker, uint64_t live);
 
 /* sim_once.c: requests with an id. A step begins, ends. */
 enum { ONCE_OPEN = 256 };
@@ -30,4 +28,6 @@ void once_end(struct once *o, const struct rules *r, const struct op *op,
 /* The op is a cancel, and what it frees is free. */
 void once_cancel(struct once *o, const struct rules *r, const struct op *op);
 void once_away(struct once *o, uint64_t live); /* the other runs are over */
+/* Is it an asker of the same node as `live`, but of another of its runs? */
+bool once_dead_run(uint64_t asker, uint64_t live);
 #endif

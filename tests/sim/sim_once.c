@@ -171,9 +171,15 @@ void once_cancel(struct once *o, const struct rules *r, const struct op *op)
         set_state(o, q, ID_DOUBTFUL);
 }
 
+bool once_dead_run(uint64_t asker, uint64_t live)
+{
+    return asker && asker >> OP_NODE_SHIFT == live >> OP_NODE_SHIFT &&
+           asker >> OP_RUN_SHIFT != live >> OP_RUN_SHIFT;
+}
+
 void once_away(struct once *o, uint64_t live)
 {
     for (size_t i = 0; i < o->n_open; i++)
-        if (rules_dead_run(o->open[i]->asker, live))
+        if (once_dead_run(o->open[i]->asker, live))
             o->open[i]->state = ID_DOUBTFUL;
 }

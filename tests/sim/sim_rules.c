@@ -672,12 +672,6 @@ static void check_several(const struct rules *r, const struct event *events, siz
                   granted, 1 + op->more.n);
 }
 
-bool rules_dead_run(uint64_t asker, uint64_t live)
-{
-    return asker && asker >> OP_NODE_SHIFT == live >> OP_NODE_SHIFT &&
-           asker >> OP_RUN_SHIFT != live >> OP_RUN_SHIFT;
-}
-
 bool rules_holds(const struct rules *r, const struct op *op, uint64_t fence)
 {
     uint64_t lock = id_of(op->ns, op->name);
@@ -703,7 +697,7 @@ static void check_cancel(struct rules *r)
         once_away(r->once, op->target);
     for (size_t i = 0; i < r->n_waits; i++) {
         struct book_wait *w = &r->waits[i];
-        bool gone = run ? rules_dead_run(w->asker, op->target) : w->asker == op->target;
+        bool gone = run ? once_dead_run(w->asker, op->target) : w->asker == op->target;
         if (!w->asker || !gone)
             continue;
         if (!stays || !w->has_id)
