@@ -96,6 +96,7 @@ MODEL_OPS=$((MODEL_OPS / 5))
 build || exit 1
 mutant "an abort undoes in the wrong order" $m/txn.c 's/for \(size_t i = e->x->n_changes; i-- > 0;\)/for (size_t i = 0; i < e->x->n_changes; i++)/'
 mutant "an abort leaves what was set" $m/txn.c 's/record_unlink\(e->m, c->record, c->prev\);\s*free\(c->record\);/;/'
+mutant "what is selected costs nothing" $m/txn.c 's/return spend\(e, WORK_SELECTED \+ bytes/return spend(e, 0 * bytes/'
 mutant "or stops at the first true operand" $m/txn.c 's/trues \+= eval_operator\(e\);/{\n        trues += eval_operator(e);\n        if (node == NODE_OR \&\& trues)\n            return true;\n    }/'
 mutant "exists takes any value" $m/txn.c 's/\(!\(v->flags & VAR_HAS_VALUE\) \|\| slice_eq\(record_value\(r\), v->value\)\)/true/'
 mutant "set is re-entrant" $m/txn.c 's/if \(!\(v->flags & VAR_ALLOW_DUPLICATES\)\)\s*return false;/if (!(v->flags \& VAR_ALLOW_DUPLICATES))\n        return slot->n_records == 1 \&\& slot->records->session == session;/'

@@ -26,8 +26,20 @@ static void put_record(struct buf *out, const struct record_row *r)
         buf_put_byte(out, '}');
 }
 
+/* Room for all of them at once: they may be megabytes, which are not to be moved again and again. */
+static void reserve_records(struct buf *out, const struct txn_row *row)
+{
+    enum { AROUND_BYTES = 128 };
+    size_t bytes = 0;
+    for (size_t i = 0; i < row->n_records; i++)
+        bytes += AROUND_BYTES + row->records[i].session.len + row->records[i].value.len +
+                 row->records[i].description.len;
+    (void)buf_reserve(out, bytes);
+}
+
 static void put_records(struct buf *out, const struct txn_row *row)
 {
+    reserve_records(out, row);
     buf_put_byte(out, '[');
     for (size_t i = 0; i < row->n_records; i++) {
         if (i)

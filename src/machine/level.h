@@ -25,7 +25,7 @@ enum {
     LEVEL_SILENCE = 1,     /* clients that wait at a silent node are passed over */
     LEVEL_BOUNDED = 1,     /* what a transaction looks at is counted, and limited */
     /* A long line, and many lines, are served in several steps (line.c); a session ends in as many
-     * as it takes (session.c). */
+     * as it takes (session.c). What a transaction selects is a part of its work (txn.c). */
     LEVEL_PARTS = 2,
     LEVEL_NEWEST = LEVEL_PARTS,
 };

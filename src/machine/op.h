@@ -55,7 +55,7 @@ enum {
     LIMIT_TXN_OPERATORS = 4096,
     LIMIT_TXN_LOCKS = 64,    /* taken or given back by one transaction */
     LIMIT_TXN_WORK = 100000, /* operators, statements, and the records they look at */
-    LIMIT_TXN_DATA_BYTES = 8 * 1024 * 1024,     /* what one transaction may select */
+    LIMIT_TXN_DATA_BYTES = 8 * 1024 * 1024,     /* what it may select below LEVEL_PARTS */
     LIMIT_TXN_WAITING = 10000,                  /* of one namespace */
     LIMIT_TXN_WAITING_BYTES = 64 * 1024 * 1024, /* of one namespace: their programs */
     LIMIT_GROUPS = 65,        /* the first knows the namespaces, the others are shards */

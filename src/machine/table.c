@@ -6,6 +6,7 @@
 #include "machine/table.h"
 #include "base/check.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "machine/sound.h"
 #include "machine/txn_wait.h"
 
@@ -275,18 +276,43 @@ void space_free_tables(struct space *s)
 
 /* --- what it looks like --- */
 
+static struct slice description_of(const struct record *r)
+{
+    return r->description_len ? slice_of(r->bytes + r->value_len, r->description_len)
+                              : slice_of(r->session->description, r->session->description_len);
+}
+
+/* What JSON does not write as it is takes as long as so many bytes. */
+enum { WORK_ESCAPE_BYTES = 12 };
+
+static size_t shown_bytes(struct slice text)
+{
+    size_t bytes = 0;
+    for (size_t i = 0, n; i < text.len; i += n ? n : 1) {
+        char c = text.data[i];
+        bool escaped = (unsigned char)c < ' ' || c == '"' || c == '\\';
+        n = escaped ? 0 : utf8_len(text.data + i, text.len - i);
+        bytes += n ? n : WORK_ESCAPE_BYTES;
+    }
+    return bytes;
+}
+
+size_t record_bytes(const struct machine *m, const struct record *r)
+{
+    struct slice told = description_of(r);
+    if (m->level < LEVEL_OVER)
+        return r->value_len + LIMIT_DESCRIPTION_BYTES;
+    return r->value_len + (m->level < LEVEL_PARTS ? told.len : shown_bytes(told));
+}
+
 struct record_row record_row(const struct record *r, uint64_t now_ms, struct effects *fx)
 {
     BELAY_CHECK(r->set_ms <= now_ms);
-    const struct session *s = r->session;
-    struct slice description = r->description_len
-                                   ? slice_of(r->bytes + r->value_len, r->description_len)
-                                   : slice_of(s->description, s->description_len);
     bool forever = r->ttl_ms == 0;
     BELAY_CHECK(forever || r->set_ms + r->ttl_ms >= now_ms);
-    return (struct record_row){.session = arena_copy(&fx->arena, session_id(s)),
+    return (struct record_row){.session = arena_copy(&fx->arena, session_id(r->session)),
                                .value = arena_copy(&fx->arena, record_value(r)),
-                               .description = arena_copy(&fx->arena, description),
+                               .description = arena_copy(&fx->arena, description_of(r)),
                                .set_ms_ago = now_ms - r->set_ms,
                                .expires_in_ms = forever ? 0 : r->set_ms + r->ttl_ms - now_ms,
                                .forever = forever,

@@ -34,6 +34,8 @@ void record_remove(struct machine *m, struct record *r); /* for good; frees it *
 void record_expire(struct machine *m, struct record *r, struct effects *fx);
 /* Takes out what has reached its end and waits for its turn; the slot may go with it. */
 struct slot *slot_bury(struct machine *m, struct slot *slot, struct effects *fx);
+/* What it counts as when it is selected: its value, and its description or that of its session. */
+size_t record_bytes(const struct machine *m, const struct record *r);
 struct record_row record_row(const struct record *r, uint64_t now_ms, struct effects *fx);
 void table_query(const struct machine *m, const struct space *s, const struct op *op,
                  struct effects *fx);

@@ -52,9 +52,9 @@ struct eval {
     struct reader r;
     bool watching; /* what is read is written down */
     uint64_t waited_ms;
-    uint64_t work; /* nodes evaluated, records looked at */
-    size_t data_bytes;
-    size_t statement; /* at the top */
+    uint64_t work;     /* nodes evaluated, records looked at */
+    size_t data_bytes; /* below LEVEL_PARTS */
+    size_t statement;  /* at the top */
     const char *path[LIMIT_TXN_DEPTH];
     size_t depth;
     bool stopped;           /* no statement is evaluated any more */
@@ -128,12 +128,15 @@ static void stop(struct eval *e, bool by_assert)
 
 /* How long it takes depends on what it looks at: so that is counted, the same on every node.
  * False: it is too much. */
-static bool afford(struct eval *e, uint64_t units)
+static bool spend(struct eval *e, uint64_t units, const char *too_much)
 {
     e->work += units;
-    if (e->work <= e->m->txn_work_max)
-        return true;
-    return over_limit(e, "the transaction needs more than LIMIT_TXN_WORK (100000) units");
+    return e->work <= e->m->txn_work_max || over_limit(e, too_much);
+}
+
+static bool afford(struct eval *e, uint64_t units)
+{
+    return spend(e, units, "the transaction needs more than LIMIT_TXN_WORK (100000) units");
 }
 
 /* A record costs one unit, and one more for every so many bytes that its value is compared
@@ -315,9 +318,16 @@ static struct txn_row *add_row(struct eval *e, struct slice name, enum txn_row_k
     return row;
 }
 
+/* What it costs to copy something that is selected, and to write it into the answer. */
+enum { WORK_SELECTED = 6, WORK_SELECTED_BYTES = 24 };
+
 /* False: there would be too much of it. */
 static bool room_for(struct eval *e, size_t bytes)
 {
+    if (e->m->level >= LEVEL_PARTS)
+        return spend(e, WORK_SELECTED + bytes / WORK_SELECTED_BYTES,
+                     "what is selected needs more than LIMIT_TXN_WORK (100000) units: "
+                     "select less at once");
     e->data_bytes += bytes;
     if (e->data_bytes <= LIMIT_TXN_DATA_BYTES)
         return true;
@@ -335,10 +345,7 @@ static void select_records(struct eval *e, const struct program_var *v)
     for (const struct record *r = slot ? slot->records : NULL; r && n < max; r = r->next) {
         if (!is_match(r, v, ignored))
             continue;
-        size_t told = r->description_len ? r->description_len : r->session->description_len;
-        if (e->m->level < LEVEL_OVER)
-            told = LIMIT_DESCRIPTION_BYTES;
-        if (!room_for(e, r->value_len + told))
+        if (!room_for(e, record_bytes(e->m, r)))
             return;
         n++;
     }

@@ -1,5 +1,6 @@
 /* json.c - strict JSON: a tokenizer and a writer. */
 #include "proto/json.h"
+#include "base/utf8.h"
 
 static inline bool is_plain(char c) /* in a string: stands for itself, and is one byte */
 {
@@ -29,24 +30,6 @@ static inline void skip_space(struct parser *p)
     while (p->at < p->end &&
            (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t'))
         p->at++;
-}
-
-size_t json_utf8(const char *s, size_t left)
-{
-    const unsigned char *p = (const unsigned char *)s;
-    if (left == 0)
-        return 0;
-    if (p[0] < 0x80)
-        return 1;
-    size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
-    if (p[0] < 0xc2 || p[0] > 0xf4 || left < n)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
-    bool outside = (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf4 && p[1] >= 0x90);
-    return overlong || outside ? 0 : n;
 }
 
 /* Four hex digits; -1 when they are not. */
@@ -126,7 +109,7 @@ static bool read_string(struct parser *p, struct slice *ret, bool *ret_escaped)
         }
         if (c < ' ')
             return bad(p, p->at, "control byte in a string");
-        size_t n = json_utf8(p->at, (size_t)(p->end - p->at));
+        size_t n = utf8_len(p->at, (size_t)(p->end - p->at));
         if (n == 0)
             return bad(p, p->at, "invalid UTF-8");
         p->at += n;

@@ -73,7 +73,4 @@ void json_canonical(struct buf *out, const struct json_token *t, struct arena *s
 
 /* About how long json_write() makes it: never much less. */
 size_t json_bytes(const struct reply *r);
-
-/* The length of the UTF-8 sequence at s: 1 to 4, or 0 when it is not one. */
-size_t json_utf8(const char *s, size_t left);
 #endif

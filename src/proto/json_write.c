@@ -1,4 +1,5 @@
 /* json_write.c - replies to JSON text. */
+#include "base/utf8.h"
 #include "proto/json.h"
 
 #include <math.h>
@@ -26,7 +27,7 @@ void json_put_string(struct buf *out, struct slice s)
     buf_put_byte(out, '"');
     while (i < s.len) {
         unsigned char c = (unsigned char)s.data[i];
-        size_t n = is_plain(s.data[i]) ? 1 : c < 0x80 ? 0 : json_utf8(s.data + i, s.len - i);
+        size_t n = is_plain(s.data[i]) ? 1 : c < 0x80 ? 0 : utf8_len(s.data + i, s.len - i);
         if (n) {
             i += n;
             continue;

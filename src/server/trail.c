@@ -5,7 +5,7 @@
 #include "audit/audit.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "proto/json.h"
+#include "base/utf8.h"
 #include "server/state.h"
 
 #include <inttypes.h>
@@ -51,7 +51,7 @@ static void put_escaped(struct buf *out, struct slice s)
 {
     for (size_t i = 0; i < s.len;) {
         unsigned char ch = (unsigned char)s.data[i];
-        size_t n = ch < 0x80 ? 1 : json_utf8(s.data + i, s.len - i);
+        size_t n = ch < 0x80 ? 1 : utf8_len(s.data + i, s.len - i);
         unsigned v = code_point(s.data + i, n);
         if (v >= 0x10000) {
             put_unit(out, 0xd800 + ((v - 0x10000) >> 10));
@@ -68,7 +68,7 @@ static void put_escaped(struct buf *out, struct slice s)
 static bool is_utf8(struct slice s)
 {
     for (size_t i = 0, n; i < s.len; i += n) {
-        n = (unsigned char)s.data[i] < 0x80 ? 1 : json_utf8(s.data + i, s.len - i);
+        n = (unsigned char)s.data[i] < 0x80 ? 1 : utf8_len(s.data + i, s.len - i);
         if (n == 0)
             return false;
     }

@@ -5,6 +5,7 @@
 #undef json_type
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "proto/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -99,7 +100,7 @@ static void check_string(struct slice bytes)
     BELAY_CHECK(json_parse_in(buf_slice(&out), &a, &root, &err));
     bool valid = true;
     for (size_t i = 0, n; valid && i < bytes.len; i += n)
-        valid = (n = json_utf8(bytes.data + i, bytes.len - i)) != 0;
+        valid = (n = utf8_len(bytes.data + i, bytes.len - i)) != 0;
     BELAY_CHECK(!valid || slice_eq(json_text(root, &a), bytes));
     buf_done(&out);
     arena_done(&a);

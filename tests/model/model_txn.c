@@ -327,7 +327,7 @@ static void episode(struct model *x, uint64_t seed)
     x->c = choice_seed(seed);
     x->seed = seed;
     x->asker = 0;
-    x->work_max = choice_one_in(&x->c, 2) ? LIMIT_TXN_WORK : 5 + choice_below(&x->c, 20);
+    x->work_max = choice_one_in(&x->c, 2) ? LIMIT_TXN_WORK : 5 + choice_below(&x->c, 40);
     x->m = machine_open(keys[0]);
     x->replayed = machine_open(keys[1]);
     machine_set_txn_work(x->m, x->work_max);

@@ -208,7 +208,9 @@ static bool do_unlock(struct try *t, const struct tt_node *n)
 }
 
 /* Everything that is evaluated costs 1, and 1 for each record of a variable that it is about.
- */
+ * What is selected costs more. */
+enum { SELECTED = 6 };
+
 static void spend(struct try *t, uint64_t units)
 {
     t->work += units;
@@ -277,7 +279,10 @@ static void do_select(struct try *t, const struct tt_node *n)
         len += snprintf(row.text + len, sizeof row.text - (size_t)len, "%s%d@s%d",
                         found ? "," : "", r->value, r->session);
         found++;
+        spend(t, SELECTED);
     }
+    if (t->stopped)
+        return;
     if (!found && n->need) {
         stop(t, false);
         return;
@@ -311,7 +316,9 @@ static void eval_statement(struct try *t, int at)
     } else if (n->kind == NODE_ANYWAY) {
         (void)eval_op(t, n->kids[0]);
     } else if (n->kind == NODE_SELECT_CONSTANT) {
-        (void)snprintf(new_row(t)->text, TT_ROW_BYTES, " c=%d", n->value);
+        spend(t, SELECTED);
+        if (!t->stopped)
+            (void)snprintf(new_row(t)->text, TT_ROW_BYTES, " c=%d", n->value);
     } else if (n->kind == NODE_SELECT_OPERATOR) {
         bool truth = eval_op(t, n->kids[0]);
         if (!t->stopped)

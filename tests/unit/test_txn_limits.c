@@ -1,5 +1,6 @@
 /* test_txn_limits.c - every limit of variables and transactions has a name and refuses whole.
  */
+#include "machine/level.h"
 #include "machine/program.h"
 #include "script.h"
 
@@ -171,9 +172,8 @@ static void waiting_transactions_take_so_many_bytes(void **state)
     free(value);
 }
 
-static void so_much_may_be_selected(void **state)
+static void selects_too_much(uint64_t level, const char *limit)
 {
-    (void)state;
     struct script p;
     struct buf program = {0};
     char *value = malloc(LIMIT_VALUE_BYTES);
@@ -183,6 +183,7 @@ static void so_much_may_be_selected(void **state)
                             .key = SLICE("k"),
                             .value = slice_of(value, LIMIT_VALUE_BYTES)};
     script_open(&p);
+    machine_set_level(p.m, level);
     (void)play(&p, "0 session-open s ttl=600000");
     program_begin(&program, 1);
     program_put(&program, NODE_ANYWAY);
@@ -205,11 +206,18 @@ static void so_much_may_be_selected(void **state)
     op.index = machine_applied(p.m) + 1;
     effects_reset(&p.fx);
     machine_apply(p.m, &op, &p.fx);
-    is_refused(&p.fx.events[0], "LIMIT_TXN_DATA_BYTES (8388608)");
+    is_refused(&p.fx.events[0], limit);
     assert_int_equal(variables(&p), 1); /* what came before is undone */
     script_done(&p);
     buf_done(&program);
     free(value);
+}
+
+static void so_much_may_be_selected(void **state)
+{
+    (void)state;
+    selects_too_much(LEVEL_PARTS, "LIMIT_TXN_WORK (100000) units: select less at once");
+    selects_too_much(LEVEL_PARTS - 1, "LIMIT_TXN_DATA_BYTES (8388608)");
 }
 
 static void the_plan_knows_the_limits_of_locks(void **state)

@@ -109,6 +109,75 @@ static void level_0_has_no_such_limit(void **state)
     script_done(&p);
 }
 
+/* Selects the records of t/k, so many times. */
+static const struct event *select_all(struct script *p, size_t times)
+{
+    struct buf program = {0};
+    struct program_var all = {
+        .flags = VAR_MANY, .into = SLICE("x"), .table = SLICE("t"), .key = SLICE("k")};
+    program_begin(&program, times);
+    for (size_t i = 0; i < times; i++)
+        program_put_var(&program, NODE_SELECT, &all);
+    struct op op = {.kind = OP_TXN, .session = SLICE("s0"), .program = buf_slice(&program)};
+    const struct event *ev = apply(p, &op);
+    buf_done(&program);
+    return ev;
+}
+
+enum { SELECTED = 6, SELECTED_BYTES = 24 };
+
+/* What it costs to copy it and to answer with it, however small the records are. */
+static void what_is_selected_costs_as_much_as_it_takes(void **state)
+{
+    (void)state;
+    enum { N = 1000, EACH = 1 + SELECTED, MOST = LIMIT_TXN_WORK / (N * EACH) };
+    struct script p;
+    script_open(&p);
+    set_records(&p, N);
+    assert_int_equal(select_all(&p, MOST)->status, TXN_OK);
+    assert_int_equal(machine_txn_work(p.m), MOST * (1 + N * EACH));
+    is_refused(select_all(&p, MOST + 1));
+    assert_true(machine_txn_work(p.m) <= LIMIT_TXN_WORK + SELECTED);
+    script_done(&p);
+}
+
+/* As long as it is in the answer. */
+static void a_long_description_costs_as_much_as_it_takes(void **state)
+{
+    (void)state;
+    const struct {
+        const char *text;
+        size_t times, bytes;
+    } rows[] = {{"a", 1024, 1024},
+                {"\"", 512, 6144},
+                {"\\", 1, 12},
+                {"\x01", 1024, 12288},
+                {"\xff", 1024, 12288}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct script p;
+        struct buf program = {0};
+        char text[1024];
+        memset(text, rows[i].text[0], sizeof text);
+        struct program_var new = {.flags = VAR_HAS_VALUE,
+                                  .table = SLICE("t"),
+                                  .key = SLICE("k"),
+                                  .value = SLICE("1"),
+                                  .description = slice_of(text, rows[i].times)};
+        program_begin(&program, 1);
+        program_put(&program, NODE_ASSERT);
+        program_put_var(&program, NODE_SET, &new);
+        script_open(&p);
+        (void)play(&p, "0 session-open s0 ttl=600000");
+        struct op op = {.kind = OP_TXN, .session = SLICE("s0"), .program = buf_slice(&program)};
+        assert_int_equal(apply(&p, &op)->status, TXN_OK);
+        assert_int_equal(select_all(&p, 1)->status, TXN_OK);
+        assert_int_equal(machine_txn_work(p.m),
+                         2 + SELECTED + (rows[i].bytes + 1) / SELECTED_BYTES);
+        buf_done(&program);
+        script_done(&p);
+    }
+}
+
 /* One set wakes all of them, and each looks at a key of a thousand records. */
 static void those_who_are_woken_go_in_batches(void **state)
 {
@@ -241,6 +310,8 @@ int main(void)
         cmocka_unit_test(a_transaction_that_costs_too_much_is_refused_and_changes_nothing),
         cmocka_unit_test(a_long_value_costs_more),
         cmocka_unit_test(level_0_has_no_such_limit),
+        cmocka_unit_test(what_is_selected_costs_as_much_as_it_takes),
+        cmocka_unit_test(a_long_description_costs_as_much_as_it_takes),
         cmocka_unit_test(those_who_are_woken_go_in_batches),
         cmocka_unit_test(those_who_time_out_go_in_batches),
         cmocka_unit_test(positions_are_right_while_others_leave),
