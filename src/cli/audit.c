@@ -50,9 +50,9 @@ static int tell(const struct cli *c, const struct verified *v)
     const struct chain *at = &v->reader.at;
     uint64_t lines = v->reader.begun ? at->n - v->reader.first + 1 : 0;
     if (v->why && v->line)
-        fprintf(stderr, "belay: %s:%" PRIu64 ": %s\n", v->file, v->line, v->why);
+        cli_error(CLI_NOT, "%s:%" PRIu64 ": %s", v->file, v->line, v->why);
     else if (v->why)
-        fprintf(stderr, "belay: %s: %s\n", v->file, v->why);
+        cli_error(v->unreadable ? CLI_FAILED : CLI_NOT, "%s: %s", v->file, v->why);
     if (c->json)
         printf("{\"whole\":%s,\"lines\":%" PRIu64 ",\"first\":%" PRIu64 ",\"last\":%" PRIu64
                ",\"hash\":\"%.*s\"}\n",

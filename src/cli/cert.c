@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-static int report(enum belay_err err)
+static int report(const struct cli *c, enum belay_err err)
 {
     if (err == BELAY_OK)
-        return CLI_OK;
+        return cli_done(c, BELAY_E_OK);
     return cli_error(err == BELAY_ERR_SYNTAX ? CLI_USAGE : CLI_FAILED, "%s", cert_problem());
 }
 
@@ -17,7 +17,7 @@ static int revoke(struct cli *c)
     if (c->n_words != 2 || !cli_given(c, "ca") || cli_given(c, "out") || cli_given(c, "host") ||
         cli_given(c, "days"))
         return cli_usage(c, "cert revoke takes the file of a certificate, and --ca DIR");
-    return report(cert_revoke(c->words[1], cli_text(c, "ca", NULL)));
+    return report(c, cert_revoke(c->words[1], cli_text(c, "ca", NULL)));
 }
 
 static int cert(struct cli *c)
@@ -50,9 +50,9 @@ static int cert(struct cli *c)
     if (wish.account && (is_ca || is_node))
         return cli_usage(c, "--account is for a client");
     if (is_ca)
-        return report(cert_make_ca(wish.out, wish.days));
+        return report(c, cert_make_ca(wish.out, wish.days));
     wish.name = c->words[1];
-    return report(cert_make(&wish));
+    return report(c, cert_make(&wish));
 }
 
 static const struct cli_option cert_options[] = {

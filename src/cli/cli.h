@@ -116,9 +116,6 @@ const char *cli_text(const struct cli *c, const char *name, const char *otherwis
 const char *const *cli_texts(const struct cli *c, const char *name, size_t *ret_n);
 const struct cli_value *cli_value(const struct cli *c, const char *name);
 int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise);
-/* "usage: ..." and CLI_USAGE, so that a line can say `return cli_usage(...)`. */
-int cli_usage(const struct cli *c, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 /* Gives the option at `i` a value, as if it had been on the command line. NULL, or why not. */
 const char *cli_set(struct cli *c, size_t i, const char *text);
 /* How many letters must change to make one word of the other. */
@@ -155,13 +152,29 @@ enum { CLI_TOKEN_BYTES = 256 };
 int cli_token(const struct cli *c, char *ret);
 /* For commands that connect without libbelay: the options, or the environment. */
 struct tls_files cli_tls_files(const struct cli *c);
-/* The exit status for a failed call; prints "belay: ..." once. */
-int cli_fail(const struct cli *c, int code);
-int cli_exit_of(int code); /* enum belay_code -> enum cli_exit */
-int cli_error(int exit_code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* host:pid:random - nobody else has it. `space` needs CLI_OWNER_BYTES. */
 enum { CLI_OWNER_BYTES = 129 };
 const char *cli_unique_owner(char *space);
+
+/* ---- error.c --------------------------------------------------------------------------- */
+
+/* From now on errors are lines of JSON: {"error":{"code":"STALE","message":"..."}}, as over HTTP.
+ * The code is the server's word, or the exit status in words: USAGE, UNREACHABLE, ... */
+void cli_errors_as_json(void);
+/* "belay: ..." on stderr. Returns exit_code, so that a line can say `return cli_error(...)`. */
+int cli_error(int exit_code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "belay NAME: ..." and how it is used; returns CLI_USAGE, or what the row has for it. */
+int cli_usage(const struct cli *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+int cli_wrong(const struct cli *c, const char *format, ...) /* without how it is used */
+    __attribute__((format(printf, 2, 3)));
+/* Not an error: it goes on. */
+void cli_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The exit status for a failed call; says what failed. */
+int cli_fail(const struct cli *c, int code);
+/* The same for a call without an answer to print; if it did not fail, {"done":true} with --json. */
+int cli_done(const struct cli *c, int code);
+int cli_exit_of(int code); /* enum belay_code -> enum cli_exit */
 
 /* ---- refusal.c ------------------------------------------------------------------------- */
 

@@ -95,7 +95,7 @@ static int cluster_add(struct cli *c)
 static int cluster_remove(struct cli *c)
 {
     int err = belay_call(c->belay, NULL, "CLUSTER", "REMOVE", c->words[1], NULL);
-    return err ? cli_fail(c, err) : CLI_OK;
+    return cli_done(c, err);
 }
 
 static int cluster_transfer(struct cli *c)
@@ -104,13 +104,13 @@ static int cluster_transfer(struct cli *c)
     snprintf(shard, sizeof shard, "%" PRId64, cli_number(c, "shard", 0));
     int err =
         belay_call(c->belay, NULL, "CLUSTER", "TRANSFER", c->words[1], "SHARD", shard, NULL);
-    return err ? cli_fail(c, err) : CLI_OK;
+    return cli_done(c, err);
 }
 
 static int cluster_priority(struct cli *c)
 {
     int err = belay_call(c->belay, NULL, "CLUSTER", "PRIORITY", c->words[1], c->words[2], NULL);
-    return err ? cli_fail(c, err) : CLI_OK;
+    return cli_done(c, err);
 }
 
 static void level_rows(const struct belay_reply *r, struct cli_table *t)
@@ -161,7 +161,7 @@ static int cluster_level(struct cli *c)
     if (c->n_words == 1)
         return cluster_level_show(c);
     int err = belay_call(c->belay, NULL, "CLUSTER", "LEVEL", c->words[1], NULL);
-    return err ? cli_fail(c, err) : CLI_OK;
+    return cli_done(c, err);
 }
 
 static int cluster(struct cli *c)

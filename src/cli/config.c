@@ -51,9 +51,7 @@ static void variable_of(const char *option, char *ret)
 
 static int say(const struct cli *c, const char *where, const char *what, const char *why)
 {
-    FILE *to = c->errors ? c->errors : stderr;
-    fprintf(to, "belay %s: %s%s %s\n", c->command->name, where, what, why);
-    return CLI_USAGE;
+    return cli_wrong(c, "%s%s %s", where, what, why);
 }
 
 int config_usage(const struct cli *c, const char *name, const char *format, ...)

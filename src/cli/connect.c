@@ -1,24 +1,13 @@
-/* connect.c - the way to the server, and what a failure is called on the command line. */
+/* connect.c - the way to the server, and who asks. */
 #include "cli/cli.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
-int cli_error(int exit_code, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fprintf(stderr, "belay: ");
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "\n");
-    va_end(args);
-    return exit_code;
-}
 
 /* The first line of a file. */
 static bool read_token(const char *file, char *ret)
@@ -95,36 +84,6 @@ int cli_connect(struct cli *c)
         return cli_usage(c, "\"%s\" is not a list of addresses: host:port,tls://host:port",
                          o.addrs ? o.addrs : getenv("BELAY_ADDR"));
     return cli_error(CLI_FAILED, "%s", belay_code_text(code));
-}
-
-int cli_exit_of(int code)
-{
-    switch (code) {
-    case BELAY_E_OK:
-        return CLI_OK;
-    case BELAY_E_STALE:
-    case BELAY_E_LOST:
-        return CLI_NOT;
-    case BELAY_E_CONNECT:
-    case BELAY_E_CLOSED:
-    case BELAY_E_PROTOCOL:
-        return CLI_UNREACHABLE;
-    case BELAY_E_DEADLINE:
-        return CLI_TIMED_OUT;
-    case BELAY_E_MEMORY:
-        return CLI_FAILED;
-    case BELAY_E_USAGE:
-        return CLI_USAGE;
-    default:
-        return CLI_REFUSED;
-    }
-}
-
-int cli_fail(const struct cli *c, int code)
-{
-    const char *word = belay_error_word(c->belay);
-    return cli_error(cli_exit_of(code), "%s%s%s", word, word[0] ? ": " : "",
-                     belay_error(c->belay));
 }
 
 const char *cli_unique_owner(char *space)

@@ -94,7 +94,9 @@ static int print_overview(void)
         &out,
         "\nbelay help SUBCOMMAND says more, with examples. The server is named by --addr\n"
         "or BELAY_ADDR (default %s), the namespace by --namespace or\n"
-        "BELAY_NAMESPACE. Durations have units: 250ms, 30s, 1m30s, 2h.\n\n%s",
+        "BELAY_NAMESPACE. Durations have units: 250ms, 30s, 1m30s, 2h. With --json answers\n"
+        "are lines of JSON on stdout, and errors are on stderr:\n"
+        "  {\"error\":{\"code\":\"STALE\",\"message\":\"...\"}}\n\n%s",
         BELAY_ADDR_DEFAULT, exit_text);
     return cli_flush(&out);
 }

@@ -437,7 +437,7 @@ static int body(struct cli *c)
             return cli_usage(c, "only the holder sets it: --fence N");
         int err = belay_body(c->belay, c->words[0], (uint64_t)cli_number(c, "fence", 0),
                              c->words[1], strlen(c->words[1]));
-        return err ? cli_fail(c, err) : CLI_OK;
+        return cli_done(c, err);
     }
     int err = belay_show(c->belay, c->words[0], &r);
     if (err)

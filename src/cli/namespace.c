@@ -48,7 +48,7 @@ static int namespace_show(struct cli *c)
 static int namespace_create(struct cli *c)
 {
     int err = belay_namespace_create(c->belay, c->words[1], cli_text(c, "description", NULL));
-    return err ? cli_fail(c, err) : CLI_OK;
+    return cli_done(c, err);
 }
 
 static int namespace_update(struct cli *c)
@@ -57,13 +57,13 @@ static int namespace_update(struct cli *c)
         return cli_usage(c, "update what? --description TEXT");
     int err = belay_call(c->belay, NULL, "NAMESPACE", "UPDATE", c->words[1], "DESCRIPTION",
                          cli_text(c, "description", ""), NULL);
-    return err ? cli_fail(c, err) : CLI_OK;
+    return cli_done(c, err);
 }
 
 static int namespace_delete(struct cli *c)
 {
     int err = belay_namespace_delete(c->belay, c->words[1], cli_given(c, "force"));
-    return err ? cli_fail(c, err) : CLI_OK;
+    return cli_done(c, err);
 }
 
 static int namespaces(struct cli *c)

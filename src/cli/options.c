@@ -6,7 +6,6 @@
 #include "cli/cli.h"
 
 #include <ctype.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,19 +184,6 @@ int64_t cli_number(const struct cli *c, const char *name, int64_t otherwise)
     return v->given ? v->number : otherwise;
 }
 
-int cli_usage(const struct cli *c, const char *format, ...)
-{
-    FILE *to = c->errors ? c->errors : stderr;
-    va_list args;
-    va_start(args, format);
-    fprintf(to, "belay %s: ", c->command->name);
-    vfprintf(to, format, args);
-    va_end(args);
-    fprintf(to, "\n");
-    cli_print_usage(to, c->command);
-    return c->command->usage_exit ? c->command->usage_exit : CLI_USAGE;
-}
-
 const char *cli_set(struct cli *c, size_t i, const char *text)
 {
     struct cli_value *v = &c->values[i];
@@ -314,8 +300,17 @@ void cli_put_command_first(int argc, char **argv)
     argv[1] = command;
 }
 
+/* First, because it says how wrong words before it are told. */
+static void look_for_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "-j") == 0)
+            cli_errors_as_json();
+}
+
 bool cli_parse(struct cli *c, int argc, char **argv)
 {
+    look_for_json(argc, argv);
     c->words = calloc((size_t)argc + 1, sizeof *c->words);
     BELAY_CHECK(c->words != NULL);
     for (int i = 1; i < argc && !c->tail; i++) {

@@ -343,7 +343,7 @@ static int serve(struct cli *c)
     if (code != CLI_OK)
         return code;
     if (cli_given(c, "check-config")) {
-        printf("the configuration is sound\n");
+        printf(c->json ? "{\"sound\":true}\n" : "the configuration is sound\n");
         return CLI_OK;
     }
     durable = cli_given(c, "data");

@@ -111,7 +111,7 @@ static int session_attach(struct cli *c)
     int err = belay_session_attach(c->belay, c->words[1], cli_number(c, "ttl", 0));
     if (err)
         return cli_fail(c, err);
-    fprintf(stderr, "attached; interrupt to end it\n");
+    cli_notice("attached; interrupt to end it");
     while (why == BELAY_E_OK) {
         int ignored = belay_poll(c->belay, BELAY_FOREVER); /* it tries again by itself */
         (void)ignored;

@@ -50,7 +50,7 @@ const struct cli_option cli_common_options[] = {
     {"token-file", 0, CLI_TEXT, "FILE",
      "a file with the token to log in with (BELAY_TOKEN_FILE, BELAY_TOKEN)"},
     {"timeout", 0, CLI_DURATION, "D", "how long the server may take to answer (10s)"},
-    {"json", 'j', CLI_FLAG, NULL, "print the answer as one line of JSON"},
+    {"json", 'j', CLI_FLAG, NULL, "print answers and errors as JSON, a line each"},
     {"help", 'h', CLI_FLAG, NULL, "this text"},
     {0},
 };

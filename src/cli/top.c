@@ -219,8 +219,12 @@ static int once(struct cli *c, struct top_view *v)
     v->lines = v->n_rows + 3;
     v->color = false;
     top_order(v);
-    top_draw(v, &out);
-    buf_put_byte(&out, '\n');
+    if (v->json) {
+        top_put_json(v, &out);
+    } else {
+        top_draw(v, &out);
+        buf_put_byte(&out, '\n');
+    }
     return cli_flush(&out);
 }
 
@@ -240,7 +244,7 @@ static int sort_of(const struct cli *c, struct top_view *v)
 static int top(struct cli *c)
 {
     const char *env_ns = getenv("BELAY_NAMESPACE");
-    struct top_view v = {.color = c->color, .addr = ""};
+    struct top_view v = {.color = c->color, .addr = "", .json = c->json};
     struct terminal t;
     int64_t interval = cli_number(c, "interval", INTERVAL_MS);
     int code = sort_of(c, &v);
@@ -254,7 +258,7 @@ static int top(struct cli *c)
     v.addr = belay_addr(c->belay);
     snprintf(v.filter, sizeof v.filter, "%s", cli_text(c, "filter", ""));
     measure(&v);
-    if (cli_given(c, "once") || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
+    if (c->json || cli_given(c, "once") || !isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
         code = once(c, &v);
     } else if (!terminal_open(&t)) {
         code = cli_error(CLI_FAILED, "the terminal: %s", strerror(errno));
@@ -270,7 +274,8 @@ static const struct cli_option top_options[] = {
     {"sort", 's', CLI_TEXT, "KEY", "name, held, expires, line or wait (wait)"},
     {"filter", 'f', CLI_TEXT, "TEXT", "only names or holders that contain it"},
     {"interval", 'i', CLI_DURATION, "D", "look so often (1s)"},
-    {"once", '1', CLI_FLAG, NULL, "print it once and end; also when it is no terminal"},
+    {"once", '1', CLI_FLAG, NULL,
+     "print it once and end; also with --json, and when it is no terminal"},
     {"stale", 0, CLI_FLAG, NULL,
      "answer at once from what this node knows, even without a majority"},
     {0},

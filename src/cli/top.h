@@ -27,12 +27,14 @@ struct top_row {
     int64_t held_ms, expires_ms,
         wait_ms; /* -1: does not apply; wait: the longest in the line */
     int64_t holders, line;
+    char *json; /* the lock as it came; NULL: nobody wants it */
 };
 
 struct top_view {
     struct top_row *rows;
     size_t n_rows, cap;
-    bool cut; /* there are more than TOP_ROWS_MAX */
+    bool json; /* rows keep it */
+    bool cut;  /* there are more than TOP_ROWS_MAX */
     enum top_sort sort;
     bool reverse;
     char filter[TOP_FILTER_BYTES];
@@ -48,6 +50,8 @@ bool top_add(struct top_view *v,
 void top_order(struct top_view *v);           /* sorts, in the chosen order */
 /* A whole frame: v->lines lines of at most v->columns columns, "\r\n" between them. */
 void top_draw(const struct top_view *v, struct buf *out);
+/* The same rows as JSON: a line for each lock, as the server has it. */
+void top_put_json(const struct top_view *v, struct buf *out);
 size_t top_shown(const struct top_view *v); /* rows that the filter lets through */
 /* A key or a byte of typing. False: the user wants to leave. */
 bool top_key(struct top_view *v, char key);

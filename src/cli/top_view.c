@@ -35,6 +35,15 @@ static int64_t total_of(const struct belay_reply *lock, const char *list, const 
     return all ? belay_int(all, 0) : rows ? (int64_t)rows->count : 0;
 }
 
+static char *json_of(const struct belay_reply *lock)
+{
+    struct buf text = {0};
+    cli_put_json(&text, lock);
+    char *copy = text.oom ? NULL : strdup(buf_cstr(&text));
+    buf_done(&text);
+    return copy;
+}
+
 bool top_add(struct top_view *v, const struct belay_reply *lock)
 {
     if (v->n_rows == TOP_ROWS_MAX) {
@@ -52,6 +61,10 @@ bool top_add(struct top_view *v, const struct belay_reply *lock)
     struct top_row *row = &v->rows[v->n_rows++];
     const struct belay_reply *holder = belay_at(belay_get(lock, "holders"), 0);
     *row = (struct top_row){.held_ms = -1, .expires_ms = -1, .wait_ms = -1};
+    if (v->json && !(row->json = json_of(lock))) {
+        v->n_rows--;
+        return false;
+    }
     copy_safe(row->name, belay_get(lock, "name"));
     copy_safe(row->holder, belay_get(holder, "owner"));
     snprintf(row->state, sizeof row->state, "%s", belay_text(belay_get(lock, "state"), "?"));
@@ -118,6 +131,8 @@ size_t top_shown(const struct top_view *v)
 
 void top_view_done(struct top_view *v)
 {
+    for (size_t i = 0; i < v->n_rows; i++)
+        free(v->rows[i].json);
     free(v->rows);
     v->rows = NULL;
     v->n_rows = v->cap = 0;
@@ -261,6 +276,13 @@ void top_draw(const struct top_view *v, struct buf *out)
     buf_put_str(&keys,
                 "q quit  n name  h held  e expires  l line  w wait  r reverse  / filter  j k");
     put_line(v, &keys, cli_color(v->color, CLI_DIM), out);
+}
+
+void top_put_json(const struct top_view *v, struct buf *out)
+{
+    for (size_t i = 0; i < v->n_rows; i++)
+        if (passes(v, &v->rows[i]))
+            buf_printf(out, "%s\n", v->rows[i].json);
 }
 
 /* ---- keys ------------------------------------------------------------------------------ */

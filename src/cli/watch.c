@@ -75,7 +75,7 @@ static void on_event(struct belay *b, int err, const struct belay_reply *event, 
     struct buf out = {0};
     (void)b;
     if (err) {
-        fprintf(stderr, "belay: %s; some news were missed\n", belay_code_text(err));
+        cli_notice("%s; some news were missed", belay_code_text(err));
         return;
     }
     if (w->left <= 0)
@@ -106,7 +106,7 @@ static int watch(struct cli *c)
     while (w.left > 0 && w.code == CLI_OK) {
         err = belay_poll(c->belay, BELAY_FOREVER);
         if (err && !down)
-            fprintf(stderr, "belay: %s; trying again\n", belay_error(c->belay));
+            cli_notice("%s; trying again", belay_error(c->belay));
         down = err ? true : down && !belay_is_connected(c->belay);
     }
     return w.code;

@@ -251,7 +251,7 @@ static int push_stdin(struct cli *c, struct db *db)
     free(line);
     buf_done(&batch);
     if (!ok) {
-        fprintf(stderr, "belay: %lld requests were pushed before the failure\n", total);
+        cli_notice("%lld requests were pushed before the failure", total);
         return queue_failed(db);
     }
     printf(c->json ? "{\"pushed\":%lld}\n" : "%lld\n", total);

@@ -69,7 +69,7 @@ static int observe(struct cli *c)
                 return RUN_FAILED;
             left -= first || before != o.fence;
         } else if (belay_poll(c->belay, BELAY_FOREVER) != BELAY_E_OK) {
-            fprintf(stderr, "belay: %s; trying again\n", belay_error(c->belay));
+            cli_notice("%s; trying again", belay_error(c->belay));
             o.stale = true; /* the look itself waits for the server */
         }
         if (err == BELAY_E_CLOSED ||
@@ -101,7 +101,7 @@ static int lead(struct run *r)
             return code;
         if (status != RUN_LOST)
             return status;
-        fprintf(stderr, "belay: waiting to lead again\n");
+        cli_notice("waiting to lead again");
         do {
             struct timespec pause = {.tv_nsec = 200000000};
             nanosleep(&pause, NULL);
