@@ -52,7 +52,7 @@ struct cli_command {
     const char *name;
     const char *args; /* "NAME [-- COMMAND...]" */
     const char *summary;
-    const char *about;                /* paragraphs, wrapped at 78 columns; may be NULL */
+    const char *about;                /* paragraphs, shown as wide as the screen; may be NULL */
     const char *examples;             /* lines; may be NULL */
     const struct cli_option *options; /* its own; the common ones come on top */
     int min_words, max_words;         /* words that are not options */

@@ -6,15 +6,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HELP_COLUMN = 26 };
+enum { HELP_COLUMN = 26, HELP_WIDTH = 80 };
 
 /* ---- text ------------------------------------------------------------------------------ */
 
+/* Words of a text in lines of HELP_WIDTH columns, the later ones from `indent` on; the first one
+ * has `at` columns already. */
+static void put_wrapped(struct buf *out, const char *text, size_t indent, size_t at)
+{
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        size_t columns = cli_columns(text, word);
+        bool begins = at == indent;
+        if (!begins && at + 1 + columns > HELP_WIDTH) {
+            buf_printf(out, "\n%*s", (int)indent, "");
+            at = indent;
+        } else if (!begins) {
+            buf_put_byte(out, ' ');
+            at++;
+        }
+        buf_put(out, text, word);
+        at += columns;
+        text += word;
+        text += strspn(text, " ");
+    }
+    buf_put_byte(out, '\n');
+}
+
+/* Paragraphs, as wide as the screen allows; lines that begin with a blank stay as they are. */
+static void put_paragraphs(struct buf *out, const char *text)
+{
+    struct buf words = {0};
+    while (*text) {
+        const char *line = text;
+        size_t len = strcspn(line, "\n");
+        bool flows = len && *line != ' ';
+        if (flows)
+            buf_printf(&words, "%s%.*s", buf_len(&words) ? " " : "", (int)len, line);
+        text += len + (line[len] == '\n');
+        if (buf_len(&words) && (!flows || !*text)) {
+            put_wrapped(out, buf_cstr(&words), 0, 0);
+            buf_clear(&words);
+        }
+        if (!flows)
+            buf_printf(out, "%.*s\n", (int)len, line);
+    }
+    buf_done(&words);
+}
+
 static void put_usage(struct buf *out, const struct cli_command *command)
 {
-    buf_printf(out, "usage: belay %s%s%s%s\n", command->name,
-               command->run_raw ? "" : " [OPTION...]", command->args[0] ? " " : "",
-               command->args);
+    int n = snprintf(NULL, 0, "usage: belay %s", command->name);
+    struct buf words = {0};
+    buf_printf(out, "usage: belay %s", command->name);
+    if (!command->run_raw)
+        buf_put_str(&words, "[OPTION...] ");
+    buf_put_str(&words, command->args);
+    put_wrapped(out, buf_cstr(&words), (size_t)n + 1, (size_t)n);
+    buf_done(&words);
 }
 
 void cli_print_usage(FILE *to, const struct cli_command *command)
@@ -39,7 +88,8 @@ static void put_option(struct buf *out, const struct cli_option *o)
         buf_put_byte(out, '\n');
         len = 0;
     }
-    buf_printf(out, "%*s%s\n", (int)(HELP_COLUMN - len), "", o->help);
+    buf_printf(out, "%*s", (int)(HELP_COLUMN - len), "");
+    put_wrapped(out, o->help, HELP_COLUMN, HELP_COLUMN);
 }
 
 static void put_options(struct buf *out, const struct cli_command *command)
@@ -61,8 +111,10 @@ static void put_help(struct buf *out, const struct cli_command *command)
 {
     buf_printf(out, "belay %s - %s\n\n", command->name, command->summary);
     put_usage(out, command);
-    if (command->about)
-        buf_printf(out, "\n%s\n", command->about);
+    if (command->about) {
+        buf_put_byte(out, '\n');
+        put_paragraphs(out, command->about);
+    }
     put_options(out, command);
     if (command->examples)
         buf_printf(out, "\nexamples:\n%s\n", command->examples);
@@ -94,8 +146,8 @@ static int print_overview(void)
         &out,
         "\nbelay help SUBCOMMAND says more, with examples. The server is named by --addr\n"
         "or BELAY_ADDR (default %s), the namespace by --namespace or\n"
-        "BELAY_NAMESPACE. Durations have units: 250ms, 30s, 1m30s, 2h. With --json answers\n"
-        "are lines of JSON on stdout, and errors are on stderr:\n"
+        "BELAY_NAMESPACE. Durations have units: 250ms, 30s, 1m30s, 2h. With --json,\n"
+        "answers are lines of JSON on stdout, and so are errors on stderr:\n"
         "  {\"error\":{\"code\":\"STALE\",\"message\":\"...\"}}\n\n%s",
         BELAY_ADDR_DEFAULT, exit_text);
     return cli_flush(&out);
@@ -156,16 +208,35 @@ static void put_roff_block(struct buf *out, const char *head, const char *text)
     buf_put_str(out, "\n.fi\n");
 }
 
+/* Filled as wide as the reader's terminal is. */
+static void put_roff_description(struct buf *out, const char *text)
+{
+    buf_put_str(out, ".SH DESCRIPTION\n");
+    for (const char *next; *text; text = next) {
+        size_t len = strcspn(text, "\n");
+        next = text + len + (text[len] == '\n');
+        char *line = strndup(text, len);
+        if (line && *line)
+            put_roff(out, line);
+        else if (line)
+            buf_put_str(out, ".PP");
+        else
+            out->oom = true;
+        buf_put_byte(out, '\n');
+        free(line);
+    }
+}
+
 static void put_man(struct buf *out, const struct cli_command *command)
 {
-    buf_printf(out, ".TH BELAY\\-%s 1 \"\" \"belay %s\" \"Belay\"\n.SH NAME\nbelay\\-%s \\- ",
+    buf_printf(out, ".TH belay\\-%s 1 \"\" \"belay %s\" \"Belay\"\n.SH NAME\nbelay\\-%s \\- ",
                command->name, BELAY_VERSION, command->name);
     put_roff(out, command->summary);
     buf_printf(out, "\n.SH SYNOPSIS\n.B belay %s\n", command->name);
     put_roff(out, command->run_raw ? "" : "[OPTION...] ");
     put_roff(out, command->args);
     buf_put_byte(out, '\n');
-    put_roff_block(out, "DESCRIPTION", command->about ? command->about : command->summary);
+    put_roff_description(out, command->about ? command->about : command->summary);
     put_roff_options(out, command);
     put_roff_block(out, "EXAMPLES", command->examples);
     if (!command->exit_text)

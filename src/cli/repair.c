@@ -280,7 +280,7 @@ const struct cli_command cli_cmd_repair = {
                 "  belay repair --data /var/lib/belay --salvage --lose-data",
     .options = repair_options,
     .run = repair,
-    .exit_text =
-        "  0  a server starts from it, or it was mended    1  damaged, or it cannot be done\n"
-        "  2  wrong usage    6  no such directory, in use, or it cannot be written",
+    .exit_text = "  0  a server starts from it, or it was mended\n"
+                 "  1  damaged, or it cannot be done\n"
+                 "  2  wrong usage    6  no such directory, in use, or it cannot be written",
 };

@@ -196,8 +196,7 @@ const struct cli_command cli_queue_purge = {
 const struct cli_command cli_queue_pause = {
     .name = "queue pause",
     .args = "QUEUE",
-    .summary =
-        "stop workers from taking requests of the queue; they finish what they have begun",
+    .summary = "stop workers from taking more requests of the queue",
     .options = (const struct cli_option[]){QUEUE_OPTIONS, {0}},
     .min_words = 1,
     .max_words = 1,
@@ -217,7 +216,7 @@ const struct cli_command cli_queue_resume = {
 const struct cli_command cli_queue_keep = {
     .name = "queue keep",
     .args = "QUEUE --for D | --count N | --all",
-    .summary = "how long settled requests are kept, and how many; workers delete the rest",
+    .summary = "how long settled requests are kept, and how many",
     .options =
         (const struct cli_option[]){QUEUE_OPTIONS,
                                     {"for", 0, CLI_DURATION, "D", "settled not longer ago"},

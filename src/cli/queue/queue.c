@@ -485,9 +485,8 @@ static int run_queue(int argc, char **argv)
 
 const struct cli_command cli_cmd_queue = {
     .name = "queue",
-    .args =
-        "install|push|work|ls|show|history|stats|watch|retry|cancel|purge|pause|resume|keep|capture|"
-        "grant|uninstall",
+    .args = "install | push | work | ls | show | history | stats | watch | retry | cancel | "
+            "purge | pause | resume | keep | capture | grant | uninstall",
     .summary = "requests in PostgreSQL: push, work, see",
     .about = "A queue of requests in your own PostgreSQL, worked on one entity at a time. "
              "\"belay queue SUBCOMMAND --help\" says more; docs/QUEUE.md is the manual.",

@@ -194,10 +194,12 @@ static const struct cli_option run_options[] = {
 };
 
 const char run_exit_text[] =
-    "  the command's own, 128+n when it died by signal n, 126/127 when it cannot be run,\n"
-    "  200  wrong usage             201  not obtained (--try)   202  timed out (--wait)\n"
-    "  203  lost while it ran       204  server unreachable     205  refused by the server\n"
-    "  206  failed here";
+    "  the command's own, 128+n when it died by signal n, 126/127 when it cannot be\n"
+    "  run, and\n"
+    "  200  wrong usage              204  server unreachable\n"
+    "  201  not obtained (--try)     205  refused by the server, or another kind\n"
+    "  202  timed out (--wait)            of lock\n"
+    "  203  lost while it ran        206  failed here";
 
 const struct cli_command cli_cmd_run = {
     .name = "run",
