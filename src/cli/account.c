@@ -1,6 +1,6 @@
 /* account.c - `belay auth`, `belay account`, `belay token`: who may do what. */
 #include "cli/cli.h"
-#include "server/server.h"
+#include "server/repair.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -70,14 +70,20 @@ struct verb {
     int (*run)(struct cli *c);
 };
 
+static const char *takes(const struct verb *v)
+{
+    if (v->max == 1)
+        return "no more words";
+    return v->max == 2 ? "one ID" : "a verb, then perhaps a namespace, and a name in it";
+}
+
 static int run_verb(struct cli *c, const struct verb *verbs)
 {
     for (const struct verb *v = verbs; v->word; v++) {
         if (strcmp(v->word, c->words[0]) != 0)
             continue;
         if (c->n_words < v->min || c->n_words > v->max)
-            return cli_usage(c, "%s %s takes %s", c->command->name, v->word,
-                             v->max == 1 ? "no more words" : "other words");
+            return cli_usage(c, "%s %s takes %s", c->command->name, v->word, takes(v));
         return v->run(c);
     }
     return cli_usage(c, "\"%s\" is none of %s", c->words[0], c->command->words);
@@ -187,20 +193,16 @@ static int auth_can(struct cli *c)
 static int auth_reset(struct cli *c)
 {
     const char *dir = cli_text(c, "data", NULL);
-    struct buf path = {0};
     if (!dir)
         return cli_usage(c, "auth reset needs --data DIR, the directory of a stopped node");
-    buf_printf(&path, "%s/" LOGIN_RESET_FILE, dir);
-    FILE *f = fopen(buf_cstr(&path), "we");
-    int code = CLI_OK;
-    if (!f || fclose(f) != 0)
-        code = cli_error(CLI_FAILED, "%s: %s", buf_cstr(&path), strerror(errno));
-    else if (!c->json)
-        printf("when the node starts, nobody has to log in: run belay auth init then\n");
-    else
+    enum belay_err err = repair_reset_login(dir);
+    if (err != BELAY_OK)
+        return cli_no_data(dir, err);
+    if (c->json)
         printf("{\"reset\":true}\n");
-    buf_done(&path);
-    return code;
+    else
+        printf("when the node starts, nobody has to log in: run belay auth init then\n");
+    return CLI_OK;
 }
 
 static int auth(struct cli *c)

@@ -7,6 +7,7 @@
 #define BELAY_CLI_CLI_H
 
 #include "base/buf.h"
+#include "base/err.h"
 #include "belay.h"
 #include "tls/tls.h"
 
@@ -63,7 +64,7 @@ struct cli_command {
     const char *words; /* for completion: "open attach"; "@lock": names of locks */
 };
 
-enum { CLI_TEXTS_MAX = 16 };
+enum { CLI_TEXTS_MAX = 64 }; /* as many as a token may have rules */
 
 struct cli_value {
     bool given;
@@ -185,6 +186,11 @@ const struct belay_reply *cli_look(const struct cli *c, const char *name);
  * `reason` is the server's word; `lock` is what cli_look() returned, and may be NULL. */
 void cli_put_refusal(struct buf *out, const char *reason, const char *owner,
                      const struct belay_reply *lock);
+
+/* ---- repair.c --------------------------------------------------------------------------- */
+
+/* Says why a data directory cannot be opened. CLI_FAILED. */
+int cli_no_data(const char *dir, enum belay_err err);
 
 /* ---- print.c -------------------------------------------------------------------------- */
 

@@ -190,7 +190,7 @@ const char *cli_set(struct cli *c, size_t i, const char *text)
     enum cli_type type = cli_option_at(c->command, i)->type;
     const char *why = NULL;
     if (type == CLI_TEXTS && v->n_texts == CLI_TEXTS_MAX)
-        return "this is one value too many";
+        return "there may be 64 of them";
     if (type == CLI_NUMBER)
         why = cli_parse_number(text, &v->number);
     else if (type == CLI_SIZE)

@@ -222,7 +222,7 @@ static int salvage(struct repair *r, const char *dir, bool lose_data)
     return cli_flush(&out);
 }
 
-static int cannot_open(const char *dir, enum belay_err err)
+int cli_no_data(const char *dir, enum belay_err err)
 {
     if (err == BELAY_ERR_IN_USE)
         return cli_error(CLI_FAILED, "%s: a server runs on it; stop it first", dir);
@@ -246,7 +246,7 @@ static int repair(struct cli *c)
         return cli_usage(c, "--lose-data goes with --salvage");
     enum belay_err err = repair_open(dir, &r);
     if (err != BELAY_OK)
-        return cannot_open(dir, err);
+        return cli_no_data(dir, err);
     int code = wants_rejoin    ? rejoin(r, dir)
                : wants_salvage ? salvage(r, dir, cli_given(c, "lose-data"))
                                : look(c, dir, repair_found(r));

@@ -381,7 +381,7 @@ static void name_node(struct inspection *in)
         in->members = 1 + others;
 }
 
-enum belay_err inspect_open(struct disk *disk, struct inspection *ret)
+enum belay_err inspect_list(struct disk *disk, struct inspection *ret)
 {
     *ret = (struct inspection){0};
     enum belay_err err = disk->ops->list(disk, note_file, ret);
@@ -391,10 +391,16 @@ enum belay_err inspect_open(struct disk *disk, struct inspection *ret)
                 strncmp(ret->files[i].name, "journal-", 8) == 0;
     if (err == BELAY_OK && !ours)
         err = BELAY_ERR_NOT_FOUND;
-    if (err != BELAY_OK) {
+    if (err != BELAY_OK)
         inspect_close(ret);
+    return err;
+}
+
+enum belay_err inspect_open(struct disk *disk, struct inspection *ret)
+{
+    enum belay_err err = inspect_list(disk, ret);
+    if (err != BELAY_OK)
         return err;
-    }
     ret->parts = mem_zalloc(sizeof *ret->parts);
     ret->parts->disk = disk;
     ret->parts->n_groups = 1;

@@ -54,6 +54,8 @@ struct inspection {
 /* Borrows `disk` until inspect_close(). BELAY_ERR_NOT_FOUND: there is nothing of a node in it.
  * BELAY_ERR_IO: errno. */
 BELAY_MUST_CHECK enum belay_err inspect_open(struct disk *disk, struct inspection *ret);
+/* The same, but only the names of the files: nothing is read. */
+BELAY_MUST_CHECK enum belay_err inspect_list(struct disk *disk, struct inspection *ret);
 void inspect_close(struct inspection *in); /* zeroed is allowed */
 
 /* Only with can_salvage: makes a directory with what can be saved, in the empty `to`

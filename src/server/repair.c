@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -49,6 +50,23 @@ void repair_close(struct repair *r)
     if (r->disk)
         r->disk->ops->close(r->disk);
     free(r);
+}
+
+enum belay_err repair_reset_login(const char *dir)
+{
+    struct disk *disk;
+    struct inspection found = {0};
+    enum belay_err err = disk_file_look(dir, &disk);
+    if (err != BELAY_OK)
+        return err;
+    err = inspect_list(disk, &found);
+    inspect_close(&found);
+    if (err == BELAY_OK)
+        err = disk->ops->put(disk, LOGIN_RESET_FILE, SLICE(""));
+    int saved = errno;
+    disk->ops->close(disk);
+    errno = saved;
+    return err;
 }
 
 const struct inspection *repair_found(const struct repair *r)

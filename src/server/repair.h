@@ -25,4 +25,8 @@ BELAY_MUST_CHECK enum belay_err repair_rejoin(struct repair *r);
  * can_salvage. BELAY_ERR_CORRUPT: what came out is not sound either; nothing has changed. */
 BELAY_MUST_CHECK enum belay_err repair_salvage(struct repair *r);
 const char *repair_aside(const struct repair *r); /* where the old files are now */
+
+/* `belay auth reset`: the node that starts from this directory asks nobody to log in, until
+ * `belay auth init`. Errors as of repair_open(). */
+BELAY_MUST_CHECK enum belay_err repair_reset_login(const char *dir);
 #endif
