@@ -105,11 +105,11 @@ void worker_maybe_close(struct worker *w)
     slots_close(w);
     worker_lease_close(w);
     pg_close(w->control);
-    uv_handle_t *handles[] = {(uv_handle_t *)&w->tick,    (uv_handle_t *)&w->recheck,
-                              (uv_handle_t *)&w->done,    (uv_handle_t *)&w->prime_timer,
-                              (uv_handle_t *)&w->grace,   (uv_handle_t *)&w->again,
-                              (uv_handle_t *)&w->doze,    (uv_handle_t *)&w->get_up,
-                              (uv_handle_t *)&w->sigterm, (uv_handle_t *)&w->sigint};
+    uv_handle_t *handles[] = {
+        (uv_handle_t *)&w->tick,        (uv_handle_t *)&w->recheck, (uv_handle_t *)&w->done,
+        (uv_handle_t *)&w->prime_timer, (uv_handle_t *)&w->grace,   (uv_handle_t *)&w->again,
+        (uv_handle_t *)&w->doze,        (uv_handle_t *)&w->get_up,  (uv_handle_t *)&w->look,
+        (uv_handle_t *)&w->sigterm,     (uv_handle_t *)&w->sigint};
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
         uv_close(handles[i], NULL);
 }
@@ -616,10 +616,12 @@ static void on_control_notify(void *arg, const char *channel, const char *payloa
     }
     for (size_t i = 0; i < w->o->n_queue; i++)
         if (strcmp(w->o->queues[i].name, payload + cancelled) == 0) {
-            if (cancelled)
+            if (cancelled) {
                 worker_lease_look(w);
-            else
+            } else {
+                sleep_told(w);
                 worker_wake(w);
+            }
             return;
         }
 }
@@ -701,8 +703,8 @@ static void make_names(struct worker *w)
 
 static void open_handles(struct worker *w)
 {
-    uv_timer_t *timers[] = {&w->tick,  &w->recheck, &w->done, &w->prime_timer,
-                            &w->grace, &w->again,   &w->doze, &w->get_up};
+    uv_timer_t *timers[] = {&w->tick,  &w->recheck, &w->done,   &w->prime_timer, &w->grace,
+                            &w->again, &w->doze,    &w->get_up, &w->look};
     for (size_t i = 0; i < sizeof timers / sizeof timers[0]; i++) {
         (void)uv_timer_init(&w->loop, timers[i]);
         timers[i]->data = w;

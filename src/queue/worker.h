@@ -34,7 +34,10 @@ enum {
     WORKER_DONE_MS = 100,        /* watchers hear of settled requests that often */
     WORKER_DOZE_MIN_MS = 2,      /* how long to look again for older transactions */
     WORKER_DOZE_MAX_MS = 10000,
-    WORKER_GET_UP_MS = 1000 /* a worker that was busy for so long need not be told of more */
+    WORKER_GET_UP_MS = 1000, /* a worker that was busy for so long need not be told of more */
+    WORKER_LOOK_MS = 10,     /* nor one that is told more often than that */
+    WORKER_TOLD_MAX = 50,    /* by so many times in a row */
+    WORKER_LOOKS_VAIN = 10   /* after so many in a row it wants to be told again */
 };
 
 struct worker_queue {

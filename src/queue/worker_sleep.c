@@ -6,11 +6,15 @@
  *
  *   AWAKE --a search found nothing: lock--> DOZING or SOUND, and another search
  *   DOZING --all transactions that are older than the lock have ended--> SOUND, another search
- *   any --nobody was idle for a second: unlock--> AWAKE
+ *   any --nobody was idle for a second, or pushes come fast: unlock--> AWAKE
+ *
+ * Where notifications come faster than WORKER_LOOK_MS, the worker is told of nothing and looks
+ * that often by itself, until it has found nothing for WORKER_LOOKS_VAIN looks in a row.
  *
  * A push before the lock was there did not notify. What had committed by then the other
  * search finds; what had not is looked for as long as such transactions run, after a quarter of
  * the time that we have waited for them. */
+#include "base/check.h"
 #include "base/log.h"
 #include "queue/worker_state.h"
 
@@ -69,10 +73,20 @@ static void ask(struct worker *w)
 void sleep_fall(struct worker *w)
 {
     (void)uv_timer_stop(&w->get_up);
-    if (w->sleep != SLEEP_AWAKE || uv_is_active((uv_handle_t *)&w->doze))
+    if (w->sleep != SLEEP_AWAKE || uv_is_active((uv_handle_t *)&w->doze) ||
+        uv_is_active((uv_handle_t *)&w->look))
         return;
     w->doze_since = uv_now(&w->loop);
     ask(w);
+}
+
+static void get_up(struct worker *w)
+{
+    BELAY_CHECK(w->sleep != SLEEP_AWAKE && !w->sleep_asked);
+    w->sleep = SLEEP_AWAKE;
+    (void)uv_timer_stop(&w->doze);
+    const char *p[] = {w->queue_names};
+    worker_ask(w->control, w->sql.get_up, 1, p, NULL, NULL);
 }
 
 /* Somebody may have been idle all the time: then it searches, which ends in one or the other.
@@ -86,14 +100,37 @@ static void on_get_up(uv_timer_t *timer)
         sleep_found(w);
         return;
     }
-    w->sleep = SLEEP_AWAKE;
-    (void)uv_timer_stop(&w->doze);
-    const char *p[] = {w->queue_names};
-    worker_ask(w->control, w->sql.get_up, 1, p, NULL, NULL);
+    get_up(w);
+}
+
+/* After the last look, a search that finds nothing falls asleep. */
+static void on_look(uv_timer_t *timer)
+{
+    struct worker *w = timer->data;
+    if (++w->looks_vain >= WORKER_LOOKS_VAIN)
+        (void)uv_timer_stop(timer);
+    worker_wake(w);
+}
+
+void sleep_told(struct worker *w)
+{
+    uint64_t now = uv_now(&w->loop);
+    if (now - w->told_since > WORKER_LOOK_MS * WORKER_TOLD_MAX) {
+        w->told_since = now;
+        w->n_told = 0;
+    }
+    if (++w->n_told <= WORKER_TOLD_MAX || w->sleep == SLEEP_AWAKE || w->sleep_asked ||
+        w->stopping)
+        return;
+    get_up(w);
+    (void)uv_timer_stop(&w->get_up);
+    w->looks_vain = 0;
+    (void)uv_timer_start(&w->look, on_look, WORKER_LOOK_MS, WORKER_LOOK_MS);
 }
 
 void sleep_found(struct worker *w)
 {
+    w->looks_vain = 0;
     if (w->sleep != SLEEP_AWAKE && !uv_is_active((uv_handle_t *)&w->get_up))
         (void)uv_timer_start(&w->get_up, on_get_up, WORKER_GET_UP_MS, 0);
 }
@@ -104,4 +141,5 @@ void sleep_lost(struct worker *w)
     w->sleep_asked = false;
     (void)uv_timer_stop(&w->doze);
     (void)uv_timer_stop(&w->get_up);
+    (void)uv_timer_stop(&w->look);
 }

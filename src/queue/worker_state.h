@@ -96,11 +96,14 @@ struct worker {
     bool sleep_asked;      /* fall_asleep() is on its way */
     char sleep_before[24]; /* transactions older than this one may not know that we sleep */
     uint64_t doze_since;   /* by the loop's clock */
-    bool dirty;            /* a wake-up found nobody idle */
+    uint64_t told_since;   /* since then we were told of n_told pushes */
+    unsigned n_told;
+    unsigned looks_vain; /* in a row, while we look by ourselves */
+    bool dirty;          /* a wake-up found nobody idle */
     bool stopping, closing, killed;
     bool settled[WORKER_QUEUES_MAX]; /* since watchers were told */
     uint64_t n_complete, n_error, n_retry;
-    uv_timer_t tick, recheck, done, prime_timer, grace, again, doze, get_up;
+    uv_timer_t tick, recheck, done, prime_timer, grace, again, doze, get_up, look;
     uv_signal_t sigterm, sigint;
     struct txn_slot *slots; /* transaction mode: n_slot of them are open */
     struct clerk *clerks;   /* and `concurrency` of these */
@@ -149,6 +152,7 @@ void worker_unfold(struct worker *w, struct pg *pg, const struct pass *p, pg_res
 /* worker_sleep.c: an idle worker is notified of what is pushed */
 void sleep_fall(struct worker *w);  /* a search found nothing, or notifications reach us now */
 void sleep_found(struct worker *w); /* a search found something */
+void sleep_told(struct worker *w);  /* somebody pushed, and notified us */
 void sleep_lost(struct worker *w);  /* the control connection is gone */
 
 /* worker_txn.c: transaction mode */
