@@ -142,6 +142,10 @@ static int check_sizes(const struct cli *c)
     int64_t shards = cli_number(c, "shards", 1);
     if (cli_given(c, "shards") && (shards < 1 || shards > SERVER_SHARDS_MAX))
         return config_usage(c, "shards", "is 1 to %d", SERVER_SHARDS_MAX);
+    size_t n_listen;
+    (void)cli_texts(c, "listen", &n_listen);
+    if (n_listen > SERVER_LISTEN_MAX)
+        return config_usage(c, "listen", "may be given %d times", SERVER_LISTEN_MAX);
     return CLI_OK;
 }
 
