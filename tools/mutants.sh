@@ -56,6 +56,7 @@ mutant "no wake-up when a waiter leaves" $m/line.c 's/unlink_and_free\(m, w\);\s
 mutant "no wake-up when a closed lock opens" $m/machine.c 's/lock_touch\(m, heap_item\(top, struct more, closed\)->lock\);/;/'
 mutant "a reader overtakes a hard writer" $m/line.c 's/is_shared \? more->n_barring : more->n_waits\)/is_shared ? 0 : more->n_waits)/'
 mutant "a reader does not pass a soft writer" $m/line.c 's/\(is_shared \? more->n_barring : more->n_waits\)/more->n_waits/'
+mutant "several locks are freed with however many holders" $m/request.c 's/return n > LIMIT_HOLDERS;/return false;/'
 mutant "a lease still counts at its very end" $m/state.h 's/end->at <= now_ms;/end->at < now_ms;/'
 mutant "ends are processed one millisecond late" $m/machine.c 's/top->at <= m->now_ms/top->at < m->now_ms/'
 mutant "ends are processed one millisecond early" $m/machine.c 's/top->at <= m->now_ms/top->at <= m->now_ms + 1/'

@@ -25,7 +25,8 @@ enum {
     LEVEL_SILENCE = 1,     /* clients that wait at a silent node are passed over */
     LEVEL_BOUNDED = 1,     /* what a transaction looks at is counted, and limited */
     /* A long line, and many lines, are served in several steps (line.c); a session ends in as many
-     * as it takes (session.c). What a transaction selects is a part of its work (txn.c). */
+     * as it takes (session.c). What a transaction selects is a part of its work (txn.c). Who
+     * frees several locks, whoever holds them, frees a bounded number of holds (request.c). */
     LEVEL_PARTS = 2,
     LEVEL_NEWEST = LEVEL_PARTS,
 };

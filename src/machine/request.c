@@ -435,12 +435,32 @@ static uint64_t release_from(struct machine *m, struct lock *l, const struct op 
     return n;
 }
 
+/* Whoever frees what anybody holds frees at most as much as one lock can have. */
+static bool frees_too_much(const struct machine *m, const struct space *s, const struct op *op)
+{
+    uint64_t n = 0;
+    if (m->level < LEVEL_PARTS || !(op->flags & OP_ANYONE) || op->more.n == 0)
+        return false;
+    for (size_t i = 0; i <= op->more.n; i++) {
+        const struct lock *l = lock_find(m, s, request_name(op, i));
+        n += l ? l->n_holds : 0;
+    }
+    return n > LIMIT_HOLDERS;
+}
+
 void request_release(struct machine *m, const struct op *op, struct effects *fx)
 {
     BELAY_DCHECK(op->kind == OP_RELEASE);
     struct space *s = request_space(m, op, fx);
     if (!s)
         return;
+    if (frees_too_much(m, s, op)) {
+        request_failed(op, BELAY_ERR_LIMIT,
+                       "these locks have more than LIMIT_HOLDERS (10000) holders together: "
+                       "name fewer at once",
+                       fx);
+        return;
+    }
     keep_session(m, op);
     uint64_t n = 0;
     for (size_t i = 0; i <= op->more.n; i++) {

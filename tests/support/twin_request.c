@@ -292,10 +292,26 @@ static uint64_t release_one(struct twin *t, const struct t_space *s, const struc
     return n;
 }
 
+static uint64_t holders_of(const struct twin *t, const struct t_space *s, struct slice name)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < t->n_holds; i++)
+        n += t->holds[i]->lock->space == s && slice_eq(t->holds[i]->lock->name, name);
+    return n;
+}
+
 static void release(struct twin *t, const struct t_space *s, const struct op *op,
                     struct effects *fx)
 {
-    uint64_t n = 0;
+    uint64_t n = 0, held = 0;
+    for (size_t i = 0; i <= op->more.n; i++) {
+        struct op one = one_of(op, i);
+        held += holders_of(t, s, one.name);
+    }
+    if (held > LIMIT_HOLDERS && op->more.n && op->flags & OP_ANYONE) {
+        twin_failed(op, BELAY_ERR_LIMIT, fx);
+        return;
+    }
     for (size_t i = 0; i <= op->more.n; i++) {
         struct op one = one_of(op, i);
         n += release_one(t, s, &one, fx);

@@ -1,4 +1,5 @@
 /* test_machine_limits.c - every count and size has a name, a bound and a clear refusal. */
+#include "machine/level.h"
 #include "script.h"
 #include "transcript.h"
 
@@ -36,6 +37,44 @@ static void a_lock_has_so_many_holders(void **state)
     assert_limit(play(&p, "1 acquire db yet-more shared ttl=100"), "LIMIT_HOLDERS");
     script_store(&p);
     script_done(&p);
+}
+
+/* What anybody holds is freed as far as one lock can have it. Below level 2: all of it. */
+static void so_many_holds_are_freed_at_once(void **state)
+{
+    (void)state;
+    enum { LOCKS = 2, EACH = LIMIT_HOLDERS / LOCKS };
+    for (uint64_t level = LEVEL_PARTS - 1; level <= LEVEL_PARTS; level++) {
+        struct script p;
+        script_open(&p);
+        machine_set_level(p.m, level);
+        for (int i = 0; i < LIMIT_HOLDERS; i++)
+            play(&p, "0 acquire l%d o%d shared ttl=100", i % LOCKS, i);
+        play(&p, "0 acquire l2 one shared ttl=100");
+        struct slice names[] = {SLICE("l1"), SLICE("l2")};
+        struct op op = {.kind = OP_RELEASE,
+                        .flags = OP_ANYONE,
+                        .asker = 1,
+                        .name = SLICE("l0"),
+                        .more = {names, 2},
+                        .index = machine_applied(p.m) + 1};
+        effects_reset(&p.fx);
+        machine_apply(p.m, &op, &p.fx);
+        const struct event *ev = &p.fx.events[p.fx.n - 1];
+        if (level < LEVEL_PARTS) {
+            assert_int_equal(ev->count, LIMIT_HOLDERS + 1);
+        } else {
+            assert_limit(ev, "name fewer at once");
+            assert_int_equal(p.fx.n, 1);
+            assert_int_equal(play(&p, "1 show l0")->locks->holders_total, EACH);
+            assert_int_equal(play(&p, "1 release l2 one")->count, 1);
+            op.index = machine_applied(p.m) + 1;
+            effects_reset(&p.fx);
+            machine_apply(p.m, &op, &p.fx);
+            assert_int_equal(p.fx.events[p.fx.n - 1].count, LIMIT_HOLDERS);
+        }
+        script_done(&p);
+    }
 }
 
 static void a_line_is_not_served_beyond_the_holders(void **state)
@@ -413,6 +452,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lock_has_so_many_holders),
+        cmocka_unit_test(so_many_holds_are_freed_at_once),
         cmocka_unit_test(a_line_is_not_served_beyond_the_holders),
         cmocka_unit_test(a_lock_has_so_many_waiters),
         cmocka_unit_test(a_hundred_thousand_waits_end_in_batches),
