@@ -1853,6 +1853,12 @@ LANGUAGE sql STABLE SET search_path = :"schema", pg_temp AS $$
         AND a.attname = column_name(c.source, c.entity, c.entity_number) AND capture_keys(c.source) = ARRAY[a.attname::text];
 $$;
 
+-- What stands around a value of this type in JSON; NULL when that depends on the value.
+CREATE OR REPLACE FUNCTION :"schema".capture_quote(p_type regtype) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN p_type IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype) THEN '' WHEN p_type = 'uuid'::regtype THEN '"' END;
+$$;
+
 -- The text of a trigger function of capture n. What it captures is written as bundles: a row with one index is a third of the price of a
 -- request with all of its own, and the application's statement is what must be quick. A statement that changed one row is the common
 -- case, and has a way of its own.
@@ -1865,7 +1871,7 @@ DECLARE
     op text;
     tables text;
     rows_of text;
-    plain regtype;
+    quote text; -- of a key that needs no JSON of its own
     reads text := '';
     writes text := '';
     bundle text := 'INSERT INTO bundle (id, last, queue, size, head, tail, ids, entities, bodies)';
@@ -1875,15 +1881,14 @@ DECLARE
 BEGIN
     SELECT * INTO STRICT c FROM capture x WHERE x.no = n;
     head := format($h$'{"op": "' || TG_OP || '", "table": ' || to_json(%s::oid::regclass::text) || ', "rows": '$h$, c.source::oid);
-    plain := CASE WHEN c.columns = '{}' AND c.condition IS NULL THEN capture_own_key(c) END;
+    quote := CASE WHEN c.columns = '{}' AND c.condition IS NULL THEN capture_quote(capture_own_key(c)) END;
     FOREACH op IN ARRAY ARRAY['UPDATE', 'INSERT', 'DELETE'] LOOP
         tables := CASE WHEN by_row THEN capture_row(op) ELSE '' END;
         rows_of := coalesce(capture_query(c, op, c.source), 'SELECT NULL::text AS e, NULL::text AS body FROM belay_gone');
         reads := reads || format(E'\n        %s TG_OP = %L THEN\n            %s %s;', CASE op WHEN 'UPDATE' THEN 'IF' ELSE 'ELSIF' END, op, tables,
             coalesce(capture_one(c, op), format('SELECT count(*) = 0 INTO belay_many FROM (%s) g WHERE false', rows_of)));
         writes := writes || format(E'\n        %s TG_OP = %L THEN\n            %s %s %s;', CASE op WHEN 'UPDATE' THEN 'IF' ELSE 'ELSIF' END, op, tables, bundle,
-            CASE WHEN plain IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'uuid'::regtype)
-                 THEN capture_keys_bundled(op, c.queue, capture_entity(c), CASE plain WHEN 'uuid'::regtype THEN '"' ELSE '' END, head, tail)
+            CASE WHEN quote IS NOT NULL THEN capture_keys_bundled(op, c.queue, capture_entity(c), quote, head, tail)
                  ELSE capture_rows_bundled(c.queue, rows_of, head, tail) END);
     END LOOP;
     -- The body is quoted as a literal: no name in it can end it.
@@ -1933,15 +1938,17 @@ END $f$, reads, n, by_row, n, by_row, CASE WHEN by_row THEN ' USING to_jsonb(NEW
 END $$;
 
 -- The entity and the payload of the one row that a statement has changed, and the entity that it had before. NULL where old and new rows
--- have to be looked at side by side.
+-- have to be looked at side by side. A key whose bundles need no JSON of its own is read so that this fails when it has got another type.
 CREATE OR REPLACE FUNCTION :"schema".capture_one(c :"schema".capture, op text) RETURNS text
 LANGUAGE sql STABLE SET search_path = :"schema", pg_temp AS $$
-    SELECT format('SELECT x.e, %s, x.body INTO STRICT belay_e, belay_was, belay_body FROM (SELECT %s::text AS e, %s AS body FROM %s) x %s',
-        CASE op WHEN 'UPDATE' THEN 'y.e' ELSE 'x.e' END, entity,
+    SELECT format('SELECT x.e, %s, x.body INTO STRICT belay_e, belay_was, belay_body FROM (SELECT %s AS e, %s AS body FROM %s) x %s',
+        CASE op WHEN 'UPDATE' THEN 'y.e' ELSE 'x.e' END, t.text_of,
         format($q$'1, "keys": [' || coalesce(to_json(%s)::text, 'null') || ']'$q$, capture_key(capture_keys(c.source))),
         CASE op WHEN 'DELETE' THEN 'belay_old' ELSE 'belay_new' END,
-        CASE op WHEN 'UPDATE' THEN format('CROSS JOIN (SELECT %s::text AS e FROM belay_old) y', entity) ELSE '' END)
-    FROM (SELECT capture_entity(c)) t (entity) WHERE entity IS NOT NULL AND c.columns = '{}' AND c.condition IS NULL;
+        CASE op WHEN 'UPDATE' THEN format('CROSS JOIN (SELECT %s AS e FROM belay_old) y', t.text_of) ELSE '' END)
+    FROM (SELECT format(CASE capture_quote(capture_own_key(c)) WHEN '' THEN 'textin(int8out(%s))' WHEN '"' THEN 'textin(uuid_out(%s))' ELSE '%s::text' END,
+                        capture_entity(c))) t (text_of)
+    WHERE capture_entity(c) IS NOT NULL AND c.columns = '{}' AND c.condition IS NULL;
 $$;
 
 -- What stands before a query of a trigger per row: its row in place of the tables of a statement.
