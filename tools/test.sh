@@ -124,6 +124,7 @@ step_model() {
 step_sim() {
     build "gcc release and asan simulator" sim && build "gcc asan simulator" VARIANT=asan sim || return 1
     local fresh=$((16#$(git rev-parse --short=7 HEAD 2>/dev/null || echo 1) + 100000))
+    side "build: earlier versions" tap "earlier versions" tests/releases/build # for tests/faults/test_rolling
     side "sim: fixed seeds, first half" build/release/tests/sim/sim --seeds 1 1250 --seconds 300 --hours 15
     side "sim: fixed seeds, second half" build/release/tests/sim/sim --seeds 1251 1250 --seconds 300 --hours 15
     side "sim: the same seed, the same history" build/release/tests/sim/sim --seeds 1 50 --twice

@@ -115,7 +115,7 @@ static struct reply *too_high(struct server *s, struct arena *a)
     }
     struct reply *r = reply_error(a, BELAY_ERR_IN_USE,
                                   "not all members know that level: %s; start a newer belay on "
-                                  "the others",
+                                  "those that do not",
                                   buf_cstr(&text));
     buf_done(&text);
     return r;

@@ -41,6 +41,7 @@ class Nodes:
         self.ports, self.peer_ports = ports[:n], ports[n:]
         self.processes = [None] * n
         self.joined = {}
+        self.programs = [[BELAY]] * n  # and the options of that node alone
         self.logs = [os.path.join(self.dir, "n%d.log" % (i + 1)) for i in range(n)]
 
     def tls(self, name):
@@ -59,7 +60,8 @@ class Nodes:
         return os.path.join(self.dir, "n%d" % (i + 1))
 
     def command(self, i):
-        c = [BELAY, "serve", "--listen", "127.0.0.1:%d" % self.ports[i], "--data", self.data(i)]
+        program, *own = self.programs[i]
+        c = [program, "serve", *own, "--listen", "127.0.0.1:%d" % self.ports[i], "--data", self.data(i)]
         if i in self.joined:
             return c + self.joined[i] + ["--peer-listen", "127.0.0.1:%d" % self.peer_ports[i],
                                          *self.tls(self.name(i)), *self.args]
@@ -169,11 +171,13 @@ class Nodes:
         self.ports.append(port)
         self.peer_ports.append(peer)
         self.n += 1
+        self.programs.append([BELAY])
         return self.n - 1
 
-    def join(self, name):
+    def join(self, name, program=BELAY):
         """A new node, added to the cluster; its index."""
         i = self.new_node()
+        self.programs[i] = [program]
         self.processes.append(None)
         self.logs.append(os.path.join(self.dir, name + ".log"))
         answer = self.cluster("ADD", name, self.peer_address(i), at=self.alive()[-1])

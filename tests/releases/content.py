@@ -1,13 +1,16 @@
 """content.py - what the directories in this folder hold, and how a server lists it.
 
+    program("0.1.0")           # the path of that release's belay
     kept = fill(server, rnd)   # by commands that any release understands
     listing(server)            # every namespace, lock, line, session, table and variable
     agree(recorded, found)     # what was recorded is found; times may differ by a little
 """
 import json
+import os
+import subprocess
 import time
 
-from belay import WAIT_S
+from belay import ROOT, WAIT_S
 
 DAY = 24 * 3600 * 1000
 LONGEST_DELAY = 10 * 60 * 1000
@@ -17,6 +20,13 @@ TIMES = (".expires_in_ms", ".closed_ms", "_ms_ago", ".held_ms", ".waited_ms")
 TIMES_MAY_DIFFER = 10 * 60 * 1000  # time goes on while a server runs, and a lease has a margin;
 SESSIONS_LAST = 5 / 4  # and with several groups a session is kept for a quarter longer
 PAGE = 1000
+
+
+def program(version):
+    p = subprocess.run([os.path.join(ROOT, "tests", "releases", "build"), version], stdout=subprocess.PIPE)
+    if p.returncode != 0:
+        raise AssertionError("no program of %s" % version)
+    return p.stdout.decode().strip()
 
 
 def transaction(session, *statements, **more):
