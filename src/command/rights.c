@@ -25,19 +25,29 @@ static struct reply *refuse(const struct call *c, enum verb verb, struct slice n
                        args_quote(c->arena, ns));
 }
 
-/* For every name that it names. */
-static struct reply *need_names(const struct call *c, enum verb verb)
+static unsigned verbs_for(const struct call *c, struct slice name)
 {
-    struct slice ns = c->op.ns, name = c->op.name;
+    struct rule by;
+    (void)rules_can(rules(c), VERB_NOBODY, c->op.ns, name, &by);
+    return by.verbs;
+}
+
+/* For every name that it names. *verbs: what it may do with all of them. */
+static struct reply *need_names(const struct call *c, enum verb verb, unsigned *verbs)
+{
     if (args_has(&c->args, P_QUEUE)) { /* a queue is a name like that of a lock */
-        ns = SLICE("default");
-        name = args_text(&c->args, P_QUEUE);
+        struct slice ns = SLICE("default"), queue = args_text(&c->args, P_QUEUE);
+        return can(c, verb, ns, queue) ? NULL : refuse(c, verb, ns, queue);
     }
-    if (!can(c, verb, ns, name))
-        return refuse(c, verb, ns, name);
-    for (size_t i = 0; i < c->op.more.n; i++)
-        if (!can(c, verb, ns, c->op.more.items[i]))
-            return refuse(c, verb, ns, c->op.more.items[i]);
+    *verbs = verbs_for(c, c->op.name);
+    if (!(*verbs & verb))
+        return refuse(c, verb, c->op.ns, c->op.name);
+    for (size_t i = 0; i < c->op.more.n; i++) {
+        unsigned those = verbs_for(c, c->op.more.items[i]);
+        if (!(those & verb))
+            return refuse(c, verb, c->op.ns, c->op.more.items[i]);
+        *verbs &= those;
+    }
     return NULL;
 }
 
@@ -78,7 +88,7 @@ static struct reply *need_each(const struct call *c)
     return each.no;
 }
 
-static struct reply *refusal(const struct call *c)
+static struct reply *refusal(const struct call *c, unsigned *verbs)
 {
     struct slice none = SLICE("");
     switch (c->command->need) {
@@ -86,13 +96,13 @@ static struct reply *refusal(const struct call *c)
     case NEED_TOKEN:
         return NULL;
     case NEED_READ:
-        return need_names(c, VERB_READ);
+        return need_names(c, VERB_READ, verbs);
     case NEED_LOCK:
-        return need_names(c, VERB_LOCK);
+        return need_names(c, VERB_LOCK, verbs);
     case NEED_BREAK:
-        return need_names(c, VERB_BREAK);
+        return need_names(c, VERB_BREAK, verbs);
     case NEED_ADMIN:
-        return need_names(c, VERB_ADMIN);
+        return need_names(c, VERB_ADMIN, verbs);
     case NEED_READ_ALL:
         return need_one(c, VERB_READ, c->op.ns);
     case NEED_READ_SOME:
@@ -109,15 +119,15 @@ static struct reply *refusal(const struct call *c)
     return refuse(c, VERB_NOBODY, none, none);
 }
 
-/* The identity that asks, and what the machine cannot know of its rules. */
-static void sign(struct call *c)
+/* The identity that asks, and what the machine cannot know of its rules: `verbs` for its names. */
+static void sign(struct call *c, unsigned verbs)
 {
     struct op *op = &c->op;
     op->token = c->context->who->number;
     op->rights = c->context->generation;
     bool of_hold = op->kind == OP_ACQUIRE || op->kind == OP_RELEASE || op->kind == OP_RENEW ||
                    op->kind == OP_CONVERT || op->kind == OP_BODY;
-    if (of_hold && !need_names(c, VERB_BREAK))
+    if (of_hold && verbs & VERB_BREAK)
         op->flags |= OP_MAY_BREAK;
     if (op->kind == OP_LIST || op->kind == OP_NAMESPACE_LIST)
         op->body = rules(c);
@@ -149,8 +159,9 @@ struct reply *rights_refuse(struct call *c)
     if (of_queue && !slice_eq(c->context->account, SLICE("default")))
         return reply_error(c->arena, BELAY_ERR_DENIED,
                            "queues belong to the account \"default\"");
-    struct reply *no = refusal(c);
+    unsigned verbs = 0;
+    struct reply *no = refusal(c, &verbs);
     if (!no && c->kind == CALL_OP)
-        sign(c);
+        sign(c, verbs);
     return no;
 }
