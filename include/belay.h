@@ -339,6 +339,10 @@ struct belay_lost {
     uint64_t fence;
     int why;
     int64_t left_ms;
+    /* What the server said of it; "" each, if it did not say. */
+    const char *reason; /* its word: "break", "ttl", "release", "revoked" ... */
+    const char *by,
+        *text; /* "break": the id of the token that did it, and why, in their words */
 };
 typedef void belay_lost_fn(struct belay *b, const struct belay_lost *lost, void *arg);
 BELAY_API void belay_on_lost(struct belay *b, int64_t early_ms, belay_lost_fn *fn, void *arg);

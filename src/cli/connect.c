@@ -8,7 +8,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-
 /* The first line of a file. */
 static bool read_token(const char *file, char *ret)
 {

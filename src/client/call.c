@@ -411,22 +411,46 @@ static struct reply *late_answer(struct arena *a, const struct reply *r)
     return reply_text(a, list, NULL, part[5]->text) ? list : NULL;
 }
 
+static void keep_text(char *to, size_t cap, struct slice text)
+{
+    size_t n = text.len < cap - 1 ? text.len : cap - 1;
+    memcpy(to, text.data, n);
+    to[n] = '\0';
+}
+
+static void forget_told(struct belay *b)
+{
+    b->told.reason[0] = b->told.by[0] = b->told.text[0] = '\0';
+}
+
+/* >[broken-by, name, fence, token, text]: comes right before the push that says it is broken. */
+static void push_broken_by(struct belay *b, const struct reply *r)
+{
+    const struct reply *fence = r->first->next->next, *by = fence->next;
+    if (!slice_eq(r->first->text, SLICE("broken-by")))
+        return;
+    b->told.fence = (uint64_t)fence->number;
+    keep_text(b->told.by, sizeof b->told.by, by->text);
+    keep_text(b->told.text, sizeof b->told.text, by->next->text);
+}
+
 /* What an attached session lost is told at once: a lock (>[broken|expired, name, fence, ...]),
  * or everything (>[session-ended, id, ...]). False: the push says something else. */
 static bool push_lost(struct belay *b, const struct reply *r)
 {
     const struct reply *name = r->first->next, *fence = name->next;
     struct slice word = r->first->text;
-    if (slice_eq(word, SLICE("session-ended"))) {
-        if (slice_eq(name->text, slice_str(b->session)))
-            lease_session_over(b, BELAY_E_LOST);
-        return true;
-    }
-    if (slice_eq(word, SLICE("broken")) || slice_eq(word, SLICE("expired"))) {
+    bool over = slice_eq(word, SLICE("session-ended"));
+    bool gone = slice_eq(word, SLICE("broken")) || slice_eq(word, SLICE("expired"));
+    if (over || b->told.fence != (uint64_t)fence->number)
+        forget_told(b); /* it is about something else */
+    keep_text(b->told.reason, sizeof b->told.reason, r->last->text);
+    if (over && slice_eq(name->text, slice_str(b->session)))
+        lease_session_over(b, BELAY_E_LOST);
+    else if (gone)
         lease_gone(b, name->text, (uint64_t)fence->number);
-        return true;
-    }
-    return slice_eq(word, SLICE("overdue"));
+    forget_told(b);
+    return over || gone || slice_eq(word, SLICE("overdue"));
 }
 
 /* `r` is the last word about `c`, which frees it. */
@@ -482,6 +506,8 @@ void client_call_push(struct belay *b, const struct reply *r, struct slice bytes
         push_event(b, r);
     else if (r->count == 6)
         push_acquired(b, r, bytes);
+    else if (r->count == 5)
+        push_broken_by(b, r);
     /* others are for later versions: a client ignores what it did not ask for */
 }
 

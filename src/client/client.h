@@ -185,6 +185,10 @@ struct belay {
     belay_lost_fn *lost_fn;
     void *lost_arg;
     int64_t early_ms;
+    struct {
+        char reason[CLIENT_WORD_BYTES], by[CLIENT_WORD_BYTES], text[CLIENT_ERROR_BYTES];
+        uint64_t fence; /* `by` and `text` are about this one */
+    } told;             /* the server's words for what is lost now */
 
     belay_event_fn *watch_fn;
     void *watch_arg;

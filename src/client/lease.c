@@ -48,13 +48,21 @@ static void bury_dead(struct belay *b)
     }
 }
 
+static void tell_lost(struct belay *b, struct belay_lost *lost)
+{
+    lost->reason = b->told.reason;
+    lost->by = b->told.by;
+    lost->text = b->told.text;
+    if (b->lost_fn)
+        b->lost_fn(b, lost, b->lost_arg);
+}
+
 static void hold_lost(struct belay *b, struct client_hold *h, int why)
 {
     struct belay_lost lost = {
         .name = h->name, .fence = h->fence, .why = why, .left_ms = left_of(h->proven_ms)};
     h->dead = true;
-    if (b->lost_fn)
-        b->lost_fn(b, &lost, b->lost_arg);
+    tell_lost(b, &lost);
 }
 
 /* The server does not know this fence (any more). On one connection a grant that has changed it
@@ -207,8 +215,7 @@ void lease_session_over(struct belay *b, int why)
     b->session[0] = '\0';
     b->session_lost = true;
     held_session_over(b);
-    if (b->lost_fn)
-        b->lost_fn(b, &lost, b->lost_arg);
+    tell_lost(b, &lost);
     for (struct client_hold *h = b->holds; h; h = h->next)
         if (!h->dead && h->in_session)
             hold_lost(b, h, why);

@@ -519,6 +519,19 @@ struct reply *answer_push(const struct event *ev, struct arena *a)
     return r;
 }
 
+struct reply *answer_push_by(const struct event *ev, struct arena *a)
+{
+    if (ev->kind != EVENT_BROKEN || (ev->by.len == 0 && ev->text.len == 0))
+        return NULL;
+    struct reply *r = reply_new(a, REPLY_PUSH);
+    reply_text(a, r, NULL, SLICE("broken-by"));
+    reply_text(a, r, NULL, ev->name);
+    reply_int(a, r, NULL, (int64_t)ev->fence);
+    reply_text(a, r, NULL, ev->by);
+    reply_text(a, r, NULL, ev->text);
+    return r;
+}
+
 static void put_some_text(struct arena *a, struct reply *m, const char *key, struct slice text)
 {
     if (text.len)

@@ -30,6 +30,10 @@ void answer_rules(struct arena *a, struct reply *map, struct slice rules); /* as
  * [word, name, fence, ticket, expires_in_ms, body or reason]. */
 struct reply *answer_push(const struct event *ev, struct arena *a);
 
+/* EVENT_BROKEN: by which token, and why, in their words: a push of its own before that of the
+ * event, [broken-by, name, fence, token, text]. NULL: nobody said. */
+struct reply *answer_push_by(const struct event *ev, struct arena *a);
+
 /* News for watchers: the members of the JSON `data`, and of the map in a RESP3 push. */
 struct reply *answer_news(const struct event *ev, uint64_t seq, struct arena *a);
 

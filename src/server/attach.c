@@ -135,6 +135,9 @@ static void push(struct conn *c, const struct event *ev)
     if (c->door != DOOR_RESP || c->resp != 3)
         return;
     conn_use_out(c);
+    const struct reply *by = answer_push_by(ev, &a);
+    if (by)
+        resp_write(&c->out, by, c->resp);
     resp_write(&c->out, answer_push(ev, &a), c->resp);
     conn_dirty(c);
     arena_done(&a);

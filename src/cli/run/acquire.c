@@ -32,6 +32,32 @@ int run_exit_of(struct run *r, int code)
     }
 }
 
+/* "broken by the token 0123456789abcdef: runner 4 is gone" */
+static void put_lost_words(struct run *r, const struct belay_lost *lost)
+{
+    static const char *const rows[][2] = {
+        {"ttl", "it was not renewed in time"},
+        {"release", "its session was closed by another client"},
+        {"session", "its session has ended"},
+        {"namespace", "its namespace was deleted"},
+        {"revoked", "its token was revoked"},
+    };
+    struct buf words = {0};
+    if (strcmp(lost->reason, "break") == 0) {
+        buf_put_str(&words, "broken by ");
+        buf_printf(&words, lost->by[0] ? "the token %s" : "an operator%s", lost->by);
+        buf_put_str(&words, lost->text[0] ? ": " : "");
+        cli_put_safe(&words, lost->text, strlen(lost->text));
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(lost->reason, rows[i][0]) == 0)
+            buf_put_str(&words, rows[i][1]);
+    if (!buf_len(&words))
+        buf_put_str(&words, belay_code_text(lost->why));
+    snprintf(r->lost_words, sizeof r->lost_words, "%s", buf_cstr(&words));
+    buf_done(&words);
+}
+
 static void on_lost(struct belay *b, const struct belay_lost *lost, void *arg)
 {
     struct run *r = arg;
@@ -40,8 +66,8 @@ static void on_lost(struct belay *b, const struct belay_lost *lost, void *arg)
         return;
     r->lost = true;
     r->lost_why = lost->why;
-    run_event(r, "lost", ",\"why\":\"%s\",\"left_ms\":%" PRId64, belay_code_text(lost->why),
-              lost->left_ms);
+    put_lost_words(r, lost);
+    run_event_lost(r, lost);
 }
 
 int64_t run_margin_ms(const struct run *r)

@@ -94,6 +94,28 @@ void run_event_lock(struct run *r, const char *event, const char *name, const ch
     flush_line(r, &out);
 }
 
+static void put_word(struct buf *out, const char *key, const char *text)
+{
+    if (!text[0])
+        return;
+    buf_printf(out, ",\"%s\":", key);
+    json_put_string(out, slice_str(text));
+}
+
+void run_event_lost(struct run *r, const struct belay_lost *lost)
+{
+    struct buf out = {0};
+    if (r->events_fd < 0)
+        return;
+    put_head(&out, "lost");
+    put_word(&out, "why", belay_code_text(lost->why));
+    put_word(&out, "reason", lost->reason);
+    put_word(&out, "by", lost->by);
+    put_word(&out, "text", lost->text);
+    buf_printf(&out, ",\"left_ms\":%" PRId64, lost->left_ms);
+    flush_line(r, &out);
+}
+
 /* ---- the status line ------------------------------------------------------------------- */
 
 /* waiting for deploy: place 2 of 3; ci-7 has it for 1m20s */

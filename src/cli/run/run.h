@@ -45,6 +45,7 @@ enum {
     RUN_ANSWER_MS = 1000, /* the server has so long, at least, to answer; also behind --wait */
     RUN_PATIENCE_MS = 10000, /* libbelay's own time-out: a shorter --wait shortens it */
     RUN_REASON_BYTES = 16,
+    RUN_WORDS_BYTES = 512,
 };
 
 struct run_lock {
@@ -77,8 +78,9 @@ struct run {
     int events_fd;      /* -1: none */
     bool events_opened; /* by us: a file */
     /* while it runs */
-    bool lost;    /* a lease of ours is gone */
-    int lost_why; /* enum belay_code */
+    bool lost;                        /* a lease of ours is gone */
+    char lost_words[RUN_WORDS_BYTES]; /* why, for people */
+    int lost_why;                     /* enum belay_code */
     int guard_fd, sent_socket;
     int64_t proven_ms, started_ms;
     pid_t guard, group;
@@ -92,6 +94,7 @@ void run_event(struct run *r, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void run_event_lock(struct run *r, const char *event, const char *name, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+void run_event_lost(struct run *r, const struct belay_lost *lost);
 void run_status(struct run *r, const struct belay_reply *lock, const char *name); /* the line */
 void run_status_clear(struct run *r);
 

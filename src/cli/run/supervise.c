@@ -121,6 +121,7 @@ static void lose(struct run *r)
         return;
     r->lost = true;
     r->lost_why = BELAY_E_DEADLINE;
+    snprintf(r->lost_words, sizeof r->lost_words, "it was not renewed in time");
     run_event(r, "lost", ",\"why\":\"not renewed in time\"%s", "");
 }
 
@@ -280,7 +281,7 @@ static int exit_status(const struct supervision *w)
 {
     if (w->was_lost) {
         const char *when = w->unstarted ? "before the command could start" : "while it ran";
-        cli_error(RUN_LOST, "the lock was lost %s (%s)", when, belay_code_text(w->r->lost_why));
+        cli_error(RUN_LOST, "the lock was lost %s (%s)", when, w->r->lost_words);
         return RUN_LOST;
     }
     return shell_status(w->status);
