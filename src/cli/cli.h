@@ -151,6 +151,9 @@ int cli_connect(struct cli *c);
 /* The token to log in with, empty when there is none: of --token-file, else of the environment. */
 enum { CLI_TOKEN_BYTES = 256 };
 int cli_token(const struct cli *c, char *ret);
+/* Why the node that was asked cannot answer, in its own words: ": shard 0: no majority: ...".
+ * Nothing if it does not say so soon, or need not say it to us. */
+void cli_put_problem(const struct cli *c, struct buf *out);
 /* For commands that connect without libbelay: the options, or the environment. */
 struct tls_files cli_tls_files(const struct cli *c);
 /* host:pid:random - nobody else has it. `space` needs CLI_OWNER_BYTES. */

@@ -85,6 +85,29 @@ int cli_connect(struct cli *c)
     return cli_error(CLI_FAILED, "%s", belay_code_text(code));
 }
 
+/* On a connection of its own: on the other one an answer is waited for. */
+void cli_put_problem(const struct cli *c, struct buf *out)
+{
+    enum { ASK_MS = 500 };
+    static const struct belay_bytes words[] = {{"CLUSTER", 7}, {"STATUS", 6}};
+    const struct belay_reply *r = NULL;
+    struct cli other = *c;
+    other.belay = NULL;
+    if (cli_connect(&other) == CLI_OK &&
+        belay_callv(other.belay, words, 2, ASK_MS, &r) == BELAY_E_OK) {
+        const char *self = belay_text(belay_get(r, "node"), "");
+        const struct belay_reply *n = belay_at(belay_get(r, "nodes"), 0);
+        while (n && strcmp(belay_text(belay_get(n, "name"), ""), self) != 0)
+            n = n->next;
+        const struct belay_reply *problem = belay_get(n, "problem");
+        if (problem && problem->len) {
+            buf_put_str(out, ": ");
+            cli_put_safe(out, problem->text, problem->len);
+        }
+    }
+    belay_close(other.belay);
+}
+
 const char *cli_unique_owner(char *space)
 {
     char host[65] = "localhost";

@@ -143,11 +143,15 @@ int cli_exit_of(int code)
 int cli_fail(const struct cli *c, int code)
 {
     const char *word = belay_error_word(c->belay);
+    struct buf text = {0};
+    buf_put_str(&text, belay_error(c->belay));
+    if (code == BELAY_E_DEADLINE)
+        cli_put_problem(c, &text);
     if (as_json && word[0])
-        put_error(word, belay_error(c->belay));
+        put_error(word, buf_cstr(&text));
     else
-        cli_error(cli_exit_of(code), "%s%s%s", word, word[0] ? ": " : "",
-                  belay_error(c->belay));
+        cli_error(cli_exit_of(code), "%s%s%s", word, word[0] ? ": " : "", buf_cstr(&text));
+    buf_done(&text);
     return cli_exit_of(code);
 }
 

@@ -273,11 +273,13 @@ static int tell_refusal(struct run *r, const struct run_lock *lock, enum belay_s
     bool timed_out = status != BELAY_REFUSED;
     struct buf why = {0};
     run_event_lock(r, timed_out ? "timeout" : "refused", lock->name, "%s", "");
-    if (r->unheard)
+    if (r->unheard) {
         buf_printf(&why, "%s did not answer", belay_addr(r->c->belay));
-    else
+        cli_put_problem(r->c, &why);
+    } else {
         cli_put_refusal(&why, timed_out ? "held" : r->answer_reason, r->owner,
                         cli_look(r->c, lock->name));
+    }
     int code = cli_error(exit_of_refusal(r, timed_out), "%s: %s: %s", lock->name,
                          timed_out ? "not obtained in time" : "refused", buf_cstr(&why));
     buf_done(&why);
