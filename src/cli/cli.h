@@ -206,7 +206,10 @@ int cli_print_json(const struct belay_reply *r); /* one line on stdout */
 int cli_flush(struct buf *out); /* to stdout; frees; CLI_FAILED when it cannot be written */
 /* Bytes of a stranger for a terminal: control characters and invalid UTF-8 become \xNN. */
 void cli_put_safe(struct buf *out, const char *text, size_t len);
-size_t cli_columns(const char *utf8, size_t len);   /* code points: what a terminal shows */
+/* Columns of a terminal that safe text takes: two for a wide character, none for an accent. */
+size_t cli_columns(const char *utf8, size_t len);
+/* As many whole characters as fit these columns; how many bytes that are. */
+size_t cli_fit(const char *utf8, size_t len, size_t columns);
 void cli_put_duration(struct buf *out, int64_t ms); /* "29.9s", "4m05s"; below 0: "-" */
 
 /* A table: cells row by row, aligned, two spaces between; the first row is the head. */

@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <wchar.h>
 
 bool cli_color_wanted(int fd)
 {
@@ -144,11 +146,51 @@ void cli_put_safe(struct buf *out, const char *text, size_t len)
     }
 }
 
+/* The widths that libc knows, whatever the user's language is. */
+static size_t width_of(wchar_t c)
+{
+    static locale_t utf8;
+    if (c < 0x80)
+        return 1;
+    if (!utf8)
+        utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    if (!utf8)
+        return 1;
+    locale_t before = uselocale(utf8);
+    int n = wcwidth(c);
+    uselocale(before);
+    return n < 0 ? 1 : (size_t)n;
+}
+
+/* The character at `p`, and its bytes; one that is cut off counts as a byte. */
+static wchar_t decode(const unsigned char *p, size_t left, size_t *ret_bytes)
+{
+    size_t n = utf8_len(p, left);
+    wchar_t c = n > 1 ? p[0] & (0xff >> (n + 1)) : p[0];
+    for (size_t i = 1; i < n; i++)
+        c = (c << 6) | (p[i] & 0x3f);
+    *ret_bytes = n ? n : 1;
+    return n ? c : L'?';
+}
+
+size_t cli_fit(const char *utf8, size_t len, size_t columns)
+{
+    size_t at = 0, bytes;
+    while (at < len) {
+        size_t n = width_of(decode((const unsigned char *)utf8 + at, len - at, &bytes));
+        if (n > columns)
+            break;
+        columns -= n;
+        at += bytes;
+    }
+    return at;
+}
+
 size_t cli_columns(const char *utf8, size_t len)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < len; i++)
-        n += ((unsigned char)utf8[i] & 0xc0) != 0x80;
+    size_t n = 0, bytes;
+    for (size_t at = 0; at < len; at += bytes)
+        n += width_of(decode((const unsigned char *)utf8 + at, len - at, &bytes));
     return n;
 }
 

@@ -25,7 +25,11 @@ static void copy_safe(char *to, const struct belay_reply *text)
     struct buf safe = {0};
     if (text && text->kind == BELAY_TEXT)
         cli_put_safe(&safe, text->text, text->len);
-    snprintf(to, TOP_NAME_BYTES, "%s", buf_cstr(&safe));
+    size_t len = buf_len(&safe) < TOP_NAME_BYTES ? buf_len(&safe) : TOP_NAME_BYTES - 1;
+    while (len < buf_len(&safe) && ((unsigned char)buf_cstr(&safe)[len] & 0xc0) == 0x80)
+        len--; /* whole characters */
+    memcpy(to, buf_cstr(&safe), len);
+    to[len] = '\0';
     buf_done(&safe);
 }
 
@@ -140,24 +144,20 @@ void top_view_done(struct top_view *v)
 
 /* ---- a frame --------------------------------------------------------------------------- */
 
-/* Exactly `width` columns: padded, or cut with a '~'. Safe text: a code point is a column. */
+/* Exactly `width` columns: padded, or cut with a '~'. */
 static void put_fit(struct buf *out, const char *text, size_t width, bool right)
 {
     size_t len = strlen(text), n = cli_columns(text, len);
-    bool cut = n > width;
     for (size_t i = n; right && i < width; i++)
         buf_put_byte(out, ' ');
-    size_t bytes = 0, seen = 0, keep = cut ? width - 1 : n;
-    while (bytes < len) {
-        bool first = ((unsigned char)text[bytes] & 0xc0) != 0x80;
-        if (first && seen == keep)
-            break;
-        seen += first;
-        bytes++;
-    }
-    buf_put(out, text, bytes);
-    if (cut)
+    if (n > width) { /* half of a wide character is a blank */
+        len = cli_fit(text, len, width - 1);
+        n = cli_columns(text, len) + 1;
+        buf_put(out, text, len);
         buf_put_byte(out, '~');
+    } else {
+        buf_put(out, text, len);
+    }
     for (size_t i = n; !right && i < width; i++)
         buf_put_byte(out, ' ');
 }
