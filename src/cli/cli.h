@@ -84,6 +84,7 @@ struct cli {
     size_t n_words;
     char **tail; /* behind "--", NULL at its end; NULL: there was none */
     struct belay *belay;
+    const char *addrs;   /* of the servers, instead of --addr; NULL: as the options say */
     int64_t patience_ms; /* without --timeout: for the answer of a call; 0: libbelay's own */
     bool json, color;
     FILE *errors; /* where it says what is wrong with the command line; NULL: stderr */
@@ -251,5 +252,5 @@ extern const struct cli_command cli_cmd_acquire, cli_cmd_release, cli_cmd_renew,
     cli_cmd_watch, cli_cmd_session, cli_cmd_namespace, cli_cmd_cluster, cli_cmd_queue,
     cli_cmd_bench, cli_cmd_serve, cli_cmd_help, cli_cmd_run, cli_cmd_elect, cli_cmd_top,
     cli_cmd_txn, cli_cmd_repair, cli_cmd_cert, cli_cmd_auth, cli_cmd_account, cli_cmd_token,
-    cli_cmd_audit, cli_cmd_version, cli_cmd_log;
+    cli_cmd_audit, cli_cmd_version, cli_cmd_log, cli_cmd_doctor;
 #endif

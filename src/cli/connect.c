@@ -63,7 +63,7 @@ int cli_connect(struct cli *c)
 {
     const char *env_ns = getenv("BELAY_NAMESPACE");
     struct belay_options o = {
-        .addrs = cli_text(c, "addr", NULL),
+        .addrs = c->addrs ? c->addrs : cli_text(c, "addr", NULL),
         .ns = cli_text(c, "namespace", env_ns && env_ns[0] ? env_ns : NULL),
         .timeout_ms = cli_number(c, "timeout", c->patience_ms),
         .stale = cli_has_option(c, "stale") && cli_given(c, "stale"),

@@ -27,6 +27,7 @@ static const struct cli_command *const table[] = {
     &cli_cmd_token,
     &cli_cmd_cluster,
     &cli_cmd_repair,
+    &cli_cmd_doctor,
     &cli_cmd_cert,
     &cli_cmd_audit,
     &cli_cmd_log,

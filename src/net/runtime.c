@@ -81,6 +81,7 @@ static void written(void *ctx, struct journal_job *job)
     h->busy_ms = uv_now(h->loop);
     h->took_ns = uv_hrtime() - h->began_ns;
     histogram_add(&h->writes, 1, h->writer.took_ns);
+    h->took_us[h->n_writes++ % RUNTIME_WRITES] = h->writer.took_ns / 1000;
     replica_written(h->order, job);
     replica_settle(h->order);
 }
@@ -365,6 +366,26 @@ size_t runtime_members(struct runtime *h, struct runtime_member *ret, size_t max
             m->leads += group_leader(replica_group(h->order, i)) == s->id;
     }
     return n;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const uint64_t *x = a;
+    const uint64_t *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+bool runtime_last_writes(const struct runtime *h, struct write_times *ret)
+{
+    uint64_t sorted[RUNTIME_WRITES];
+    size_t n = h->n_writes < RUNTIME_WRITES ? (size_t)h->n_writes : RUNTIME_WRITES;
+    if (n == 0)
+        return false;
+    memcpy(sorted, h->took_us, sizeof sorted);
+    qsort(sorted, n, sizeof sorted[0], by_size);
+    *ret = (struct write_times){.median_us = sorted[n / 2], .slowest_us = sorted[n - 1]};
+    BELAY_CHECK(ret->median_us <= ret->slowest_us);
+    return true;
 }
 
 size_t runtime_peer_bytes(const struct runtime *h)

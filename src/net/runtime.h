@@ -86,6 +86,11 @@ size_t runtime_peer_bytes(const struct runtime *h); /* what is kept for and from
 struct replica *runtime_replica(struct runtime *h);
 /* How long each write to the journal took, with its fdatasync. */
 const struct histogram *runtime_writes(const struct runtime *h);
+/* The same of the last ones: half of them at most `median_us`. False: there was none. */
+struct write_times {
+    uint64_t median_us, slowest_us;
+};
+bool runtime_last_writes(const struct runtime *h, struct write_times *ret);
 /* How long entries took that this node has put into a log as its leader, until they were
  * applied. One entry of each shard is timed at a time. */
 const struct histogram *runtime_commits(const struct runtime *h);

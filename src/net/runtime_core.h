@@ -14,6 +14,8 @@
 #include <sys/types.h>
 #include <uv.h>
 
+enum { RUNTIME_WRITES = 64 }; /* so many are looked back at */
+
 struct runtime {
     struct runtime_config config;
     uv_loop_t *loop;
@@ -39,6 +41,8 @@ struct runtime {
     uint64_t due_ns;            /* since when there is something to write */
     uint64_t began_ns, took_ns; /* the last write */
     size_t due;                 /* how much it was when it was last looked at */
+    /* the last ones, by number */
+    uint64_t took_us[RUNTIME_WRITES], n_writes;
     struct writer writer;
     struct histogram writes, commits; /* see runtime.h */
     uv_work_t snapshot_work, fetch_work;

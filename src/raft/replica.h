@@ -170,6 +170,9 @@ struct snapshot_file {
     uint64_t bytes;
 };
 bool replica_snapshot(const struct replica *o, size_t group_no, struct snapshot_file *ret);
+size_t replica_snapshots_failing(const struct replica *o); /* shards whose last one failed */
+/* The journal is not longer than that as long as snapshots are stored when they are due. */
+uint64_t replica_journal_usual(const struct replica *o);
 /* Bytes of the journal that stay as long as this shard keeps its oldest entry. */
 uint64_t replica_kept_bytes(const struct replica *o, size_t group_no);
 /* The largest number that a node of this cluster has ever had: none is given twice. */

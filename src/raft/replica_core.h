@@ -126,7 +126,7 @@ struct replica_group {
     char old_snapshot[DISK_NAME_MAX]; /* to be removed when the new one is in the journal */
     uint64_t log_bytes;               /* applied since the snapshot */
     size_t entry_done;                /* so many bytes of the entry that is being applied */
-    uint64_t retry_ms;                /* no snapshot before: the last one failed */
+    uint64_t retry_ms; /* no snapshot before: the last one failed; 0: it did not */
 
     struct origin origins[NODE_PLACES]; /* by place */
     struct ahead ahead[NODE_PLACES];    /* by place */

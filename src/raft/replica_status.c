@@ -288,6 +288,29 @@ bool replica_snapshot(const struct replica *o, size_t group_no, struct snapshot_
     return r->snapshot.index > 0;
 }
 
+size_t replica_snapshots_failing(const struct replica *o)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < o->base.n_groups; i++)
+        n += o->replicas[i].retry_ms != 0;
+    BELAY_CHECK(n <= o->base.n_groups);
+    return n;
+}
+
+uint64_t replica_journal_usual(const struct replica *o)
+{
+    enum { SEGMENTS_BESIDE = 4 }; /* the one in use, and what is not whole */
+    uint64_t bytes = SEGMENTS_BESIDE * o->config.segment_bytes;
+    for (size_t i = 0; i < o->base.n_groups; i++) {
+        uint64_t due = o->config.snapshot_bytes;
+        if (o->replicas[i].snapshot_size > due)
+            due = o->replicas[i].snapshot_size;
+        bytes += 2 * due; /* a node that fetches the last one delays the next */
+    }
+    BELAY_CHECK(bytes > 0);
+    return bytes;
+}
+
 uint64_t replica_kept_bytes(const struct replica *o, size_t group_no)
 {
     BELAY_CHECK(group_no < o->base.n_groups);

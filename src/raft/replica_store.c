@@ -496,6 +496,7 @@ void replica_snapshotted(struct replica *o, struct snapshot_task *task, bool sto
     if (stored) {
         adopt(r, &task->snap, task->name, JOURNAL_SNAPSHOT);
         r->log_bytes -= task->log_bytes;
+        r->retry_ms = 0;
         log_info("order.snapshot", "shard=%u index=%" PRIu64, task->group_no, task->snap.index);
     } else {
         r->retry_ms = replica_now(o) + ORDER_SNAPSHOT_RETRY_MS;

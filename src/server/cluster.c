@@ -16,6 +16,7 @@ static void node_row(struct server *s, struct reply *list, const struct runtime_
     struct arena *a = &s->request_arena;
     struct reply *row = reply_add(list, slice_of("", 0), reply_new(a, REPLY_MAP));
     uint64_t newest;
+    int64_t ppm;
     bool manual;
     bool has_said = replica_levels(runtime_replica(s->runtime), m->id, &newest, &manual);
     const char *role = m->leader ? "leader" : m->voter ? "follower" : "learner";
@@ -37,6 +38,10 @@ static void node_row(struct server *s, struct reply *list, const struct runtime_
     else
         reply_null(a, row, "level_newest");
     reply_bool(a, row, "level_manual", manual);
+    if (replica_clock_rate(runtime_replica(s->runtime), m->id, &ppm))
+        reply_int(a, row, "clock_ppm", ppm);
+    else
+        reply_null(a, row, "clock_ppm");
 }
 
 static void shard_row(struct server *s, struct reply *list, size_t shard,

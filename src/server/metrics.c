@@ -8,6 +8,7 @@
 #include "machine/machine.h"
 #include "net/runtime.h"
 #include "raft/replica.h"
+#include "server/health.h"
 #include "server/state.h"
 
 #include <dirent.h>
@@ -578,4 +579,5 @@ void metrics_info(const struct server *s, struct buf *out)
                n.variables, n.transactions);
     buf_printf(out, "log_level:%s\r\n", log_level_word(log_max));
     buf_printf(out, "trust:%.6f\r\ncalls_norm:%.6f\r\n", t.level, t.norm);
+    health_info(s, out);
 }

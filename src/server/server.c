@@ -225,6 +225,7 @@ static void on_second(uv_timer_t *timer)
     s->second_due_ms = now + SECOND_MS;
     say_ready(s, now);
     notify_second(s);
+    health_second(s);
     budget_tend();
     if (s->runtime) {
         size_t bytes = runtime_peer_bytes(s->runtime);
@@ -334,7 +335,8 @@ static void take_over(struct server *s, const struct server_config *now)
 {
     set_limits(s, &now->limits);
     s->slow.above_ns = now->slow_ms * 1000000;
-    s->max_conns = allowed_connections(now->max_connections);
+    s->wanted_conns = now->max_connections;
+    s->max_conns = allowed_connections(s->wanted_conns);
     s->own_config.max_per_address = now->max_per_address;
     s->own_config.max_requests_per_address = now->max_requests_per_address;
     s->own_config.max_requests_per_token = now->max_requests_per_token;
@@ -499,7 +501,8 @@ enum server_end server_run(const struct server_config *config)
     (void)signal(SIGPIPE, SIG_IGN);
     open_handles(s);
     notify_open(s);
-    s->max_conns = allowed_connections(config->max_connections);
+    s->wanted_conns = config->max_connections;
+    s->max_conns = allowed_connections(s->wanted_conns);
     bool started = trail_open(s) && open_engine(s) &&
                    tls_own_open(&s->tls, &config->tls, TLS_CLIENTS, uv_now(&s->loop)) &&
                    listen_open(s);

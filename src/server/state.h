@@ -22,6 +22,7 @@
 #include "engine/engine.h"
 #include "events/feed.h"
 #include "server/budget.h"
+#include "server/health.h"
 #include "server/metrics.h"
 #include "server/server.h"
 #include "server/trail.h"
@@ -119,8 +120,9 @@ struct server {
     size_t leaving[BUDGET_PARTS]; /* of it: of connections that are being closed */
     size_t expected;              /* bytes of pages that are on their way */
     size_t n_conns, max_conns;
-    size_t n_remote;                     /* of them: not from loopback */
-    struct map sources;                  /* addresses they come from */
+    size_t wanted_conns; /* --max-connections; max_conns is what open files allow of it */
+    size_t n_remote;     /* of them: not from loopback */
+    struct map sources;  /* addresses they come from */
     struct limiter by_address, by_token; /* requests in a second */
     struct map token_shares;             /* connections of each token, when they are limited */
     struct hash_key source_key;
@@ -149,6 +151,7 @@ struct server {
     struct trust trust;
     struct trail trail; /* the audit log */
     struct notify notify;
+    struct health health;
     uint64_t next_conn;
     bool reset_wanted; /* belay auth reset was called for this directory */
     struct ask reset_ask;
