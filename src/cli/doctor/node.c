@@ -140,7 +140,7 @@ static void look_disk(struct doctor *d, const struct doctor_node *n)
     }
     if (number(n, "audit_failing", &a) && a > 0) {
         doctor_find(d, DOCTOR_ERROR, "audit", "the audit log cannot be written");
-        doctor_advise(d, "Look at audit.failed in its log, and at the disk of --audit.");
+        doctor_advise(d, "Look at audit.write in its log, and at the disk of --audit.");
     }
 }
 

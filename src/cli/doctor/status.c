@@ -14,6 +14,13 @@ static const char *text_of(const struct belay_reply *row, const char *key)
     return belay_text(belay_get(row, key), "");
 }
 
+/* Never negative, whatever the server says. */
+static int64_t count_of(const struct belay_reply *row, const char *key)
+{
+    int64_t n = belay_int(belay_get(row, key), 0);
+    return n > 0 ? n : 0;
+}
+
 static const struct belay_reply *rows(const struct belay_reply *status, const char *key)
 {
     return belay_at(belay_get(status, key), 0);
@@ -48,10 +55,10 @@ static void look_lag(struct doctor *d, const struct belay_reply *status)
 {
     int64_t most = 0;
     for (const struct belay_reply *m = rows(status, "nodes"); m; m = m->next)
-        if (belay_int(belay_get(m, "applied"), 0) > most)
-            most = belay_int(belay_get(m, "applied"), 0);
+        if (count_of(m, "applied") > most)
+            most = count_of(m, "applied");
     for (const struct belay_reply *m = rows(status, "nodes"); m; m = m->next) {
-        int64_t behind = most - belay_int(belay_get(m, "applied"), 0);
+        int64_t behind = most - count_of(m, "applied");
         if (!is_on(m, "up") || behind < DOCTOR_BEHIND_ENTRIES)
             continue;
         d->where = text_of(m, "name");
@@ -80,7 +87,7 @@ static void look_leaders(struct doctor *d, const struct belay_reply *status)
 {
     size_t without = 0, n = 0;
     for (const struct belay_reply *s = rows(status, "shards"); s; s = s->next, n++)
-        without += belay_get(s, "leader")->kind == BELAY_NULL;
+        without += *text_of(s, "leader") == '\0';
     d->where = "cluster";
     if (!without)
         return;
@@ -95,8 +102,8 @@ static void look_level(struct doctor *d, const struct belay_reply *status)
     int64_t level = INT64_MAX, possible = INT64_MAX;
     bool manual = false;
     for (const struct belay_reply *s = rows(status, "shards"); s; s = s->next)
-        if (belay_int(belay_get(s, "level"), 0) < level)
-            level = belay_int(belay_get(s, "level"), 0);
+        if (count_of(s, "level") < level)
+            level = count_of(s, "level");
     for (const struct belay_reply *m = rows(status, "nodes"); m; m = m->next) {
         const struct belay_reply *newest = belay_get(m, "level_newest");
         if (!newest || newest->kind == BELAY_NULL)
@@ -125,13 +132,14 @@ static void look_clocks(struct doctor *d, const struct belay_reply *status)
 {
     for (const struct belay_reply *m = rows(status, "nodes"); m; m = m->next) {
         int64_t ppm = belay_int(belay_get(m, "clock_ppm"), 0);
-        if (ppm <= DOCTOR_CLOCK_PPM && ppm >= -DOCTOR_CLOCK_PPM)
+        uint64_t off = ppm < 0 ? 0 - (uint64_t)ppm : (uint64_t)ppm;
+        if (off <= DOCTOR_CLOCK_PPM)
             continue;
         d->where = text_of(m, "name");
         doctor_find(d, DOCTOR_WARNING, "clock",
-                    "its clock goes %" PRId64 " ppm %s than that of %s; leases allow for %d",
-                    ppm < 0 ? -ppm : ppm, ppm < 0 ? "slower" : "faster",
-                    text_of(status, "node"), DOCTOR_CLOCK_PPM);
+                    "its clock goes %" PRIu64 " ppm %s than that of %s; leases allow for %d",
+                    off, ppm < 0 ? "slower" : "faster", text_of(status, "node"),
+                    DOCTOR_CLOCK_PPM);
         doctor_advise(d, "Look at the clock sources of both machines "
                          "(/sys/devices/system/clocksource, chronyc tracking).");
     }
