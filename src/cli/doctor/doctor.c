@@ -11,7 +11,8 @@
 
 static const char *const severities[] = {"warning", "error"};
 
-static void put_text(struct doctor *d, const char *format, va_list args)
+static void __attribute__((format(printf, 2, 0)))
+put_text(struct doctor *d, const char *format, va_list args)
 {
     struct buf text = {0};
     char line[1024];
