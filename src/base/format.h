@@ -13,6 +13,7 @@
     X(JOURNAL, journal, 1, 1, "segments of the journal and their records")                     \
     X(SNAPSHOT, snapshot, 1, 2, "the head of a snapshot file: members, progress of nodes")     \
     X(STATE, state, 1, 6, "the state of a shard, in a snapshot")                               \
+    X(BACKUP, backup, 1, 1, "a backup: the snapshots of all shards, in one file")              \
     X(ENTRY, entry, 1, 2, "what an entry of the log holds: ops, or a level")                   \
     X(OP, op, 3, 5, "what is asked of a shard")                                                \
     X(PROGRAM, program, 1, 1, "a transaction, in an op")                                       \

@@ -26,6 +26,8 @@ static const struct cli_command *const table[] = {
     &cli_cmd_account,
     &cli_cmd_token,
     &cli_cmd_cluster,
+    &cli_cmd_backup,
+    &cli_cmd_restore,
     &cli_cmd_repair,
     &cli_cmd_doctor,
     &cli_cmd_cert,

@@ -204,6 +204,12 @@ void cmd_cluster_level(struct call *c)
     call_act(c, ACTION_CLUSTER);
 }
 
+void cmd_backup(struct call *c)
+{
+    c->number = args_number(&c->args, P_BACKUP, 0);
+    call_act(c, ACTION_CLUSTER);
+}
+
 void cmd_info(struct call *c)
 {
     call_act(c, ACTION_INFO);

@@ -97,6 +97,10 @@ uint64_t engine_level(const struct engine *e,
 bool engine_has_waiting(const struct engine *e, size_t group, size_t place);
 bool engine_is_silent(const struct engine *e, size_t group, size_t place); /* in its state */
 bool engine_is_new(const struct engine *e, size_t group);   /* no op was applied yet */
+/* Do the states of the groups fit together, here and now? What one group says that it has told
+ * another, or has taken from it, the other one knows: nothing between them is lost when all go on
+ * from here. A node that is behind in one group may have to wait for that. */
+bool engine_is_cut(const struct engine *e);
 uint64_t engine_hash(const struct engine *e, size_t group); /* equal states, equal hashes */
 
 /* Nothing on disk, one node, one shard: applies at once. Never NULL. */

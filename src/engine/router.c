@@ -433,6 +433,23 @@ uint64_t router_next_ms(struct engine *e)
     return next;
 }
 
+/* Everything that `to` has taken has been posted, and everything that is posted and not taken
+ * is still kept. */
+static bool fits(const struct engine *e, unsigned from, unsigned to)
+{
+    const struct machine *m = machine_of(e, from);
+    uint64_t taken = machine_taken(machine_of(e, to), from);
+    return taken <= machine_posted(m, to) && machine_waiting(m, to) <= taken + 1;
+}
+
+bool engine_is_cut(const struct engine *e)
+{
+    bool fit = true;
+    for (unsigned g = 1; g < n_groups(e); g++)
+        fit = fit && fits(e, 0, g) && fits(e, g, 0);
+    return fit;
+}
+
 /* --- rows --- */
 
 void router_fill(struct engine *e, const struct op *op)

@@ -62,6 +62,15 @@ uint64_t machine_txn_work(const struct machine *m);
  * the op must have passed op_validate(). Events are added to `fx`. */
 void machine_apply(struct machine *m, const struct op *op, struct effects *fx);
 
+/* Fences beyond this are no exact numbers in JSON. Nobody comes near it by granting. */
+#define MACHINE_NUMBER_MAX (UINT64_C(1) << 53)
+
+/* The state goes on as another cluster's, from where it is. Numbers go on `skip` higher, so that
+ * none is given that the old cluster may have given since. What has not ended yet (leases,
+ * sessions, variables) has its whole time to live from machine_now() on; or, without `keeps`,
+ * every hold and every session ends now. machine_number() + skip <= MACHINE_NUMBER_MAX. */
+void machine_restore(struct machine *m, uint64_t skip, bool keeps);
+
 /* Answers a read (op_is_read) as of op->now_ms, changing nothing. */
 void machine_query(const struct machine *m, const struct op *op, struct effects *fx);
 

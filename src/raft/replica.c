@@ -511,6 +511,7 @@ void replica_settle(struct replica *o)
         settle_replica(&o->replicas[i]);
     admin_settle(o);
     fetch_settle(o);
+    backup_settle(o);
     if (o->config.canaries & CANARY_EARLY_ACK)
         for (size_t i = 0; i < o->base.n_groups; i++)
             if (!group_installing(o->replicas[i].group))
@@ -602,6 +603,7 @@ void replica_tick(struct replica *o)
     if (now >= o->give_up_ms) {
         o->give_up_ms = now + ORDER_RESEND_MS;
         engine_give_up(o->engine);
+        backup_tick(o);
     }
 }
 
@@ -728,6 +730,7 @@ static void raft_close(struct order *base)
     for (size_t i = 0; i < NODE_PLACES; i++)
         buf_done(&o->out[i]);
     fetch_done(o);
+    backup_done(o);
     admin_done(o);
     store_close(o);
     arena_done(&o->arena);

@@ -152,6 +152,34 @@ void replica_snapshot_now(struct replica *o); /* of every shard that can */
  * fetch the snapshot, and the shard with the most entries behind its last one makes another. */
 void replica_save_memory(struct replica *o);
 
+/* A backup: the states of all groups, which fit together, as a file of this node for an operator
+ * who fetches it piece by piece (replica_backup.c). Everything is in it that was answered before
+ * it was asked for. One at a time. */
+enum {
+    ORDER_BACKUP_MS = 8000,        /* so long it may take until the moment is there */
+    ORDER_BACKUP_REST_MS = 30000,  /* not read for so long: another one may take its place */
+    ORDER_BACKUP_KEEP_MS = 600000, /* and then it goes */
+};
+struct backup_wish {
+    uint64_t id; /* random, not 0 */
+    uint64_t wall_ms;
+    /* Once, later, from replica_settle() or replica_snapshotted(). BELAY_ERR_UNAVAILABLE: not in
+     * time. BELAY_ERR_IO: it could not be written, the log says why. */
+    void (*answer)(void *ctx, enum belay_err err, uint64_t bytes);
+    void *ctx;
+};
+/* BELAY_ERR_IN_USE: there is one that is being made or fetched. BELAY_ERR_UNAVAILABLE: this node
+ * stops, or its disk is full. */
+BELAY_MUST_CHECK enum belay_err replica_backup_begin(struct replica *o,
+                                                     const struct backup_wish *wish);
+void replica_backup_forget(struct replica *o, const void *ctx); /* nobody waits for its answer */
+/* It is there and so large; it was asked for just now. */
+BELAY_MUST_CHECK bool replica_backup_find(struct replica *o, uint64_t id, uint64_t *ret_bytes);
+/* Blocks; any thread, while the order is open. BELAY_ERR_NOT_FOUND: it has gone meanwhile. */
+BELAY_MUST_CHECK enum belay_err replica_backup_read(const struct replica *o, uint64_t id,
+                                                    uint64_t at, struct buf *out);
+void replica_backup_drop(struct replica *o, uint64_t id); /* it was fetched */
+
 void replica_fetch_run(struct fetch *f); /* blocks; any thread */
 void replica_fetched(struct replica *o);
 

@@ -101,6 +101,17 @@ struct judged {
     struct machine *state;
 };
 
+/* What is stored by the host's snapshot(). */
+struct snapshot_task {
+    struct replica *o;
+    bool of_backup; /* all groups (replica_backup.c); of what follows, the name alone counts */
+    uint16_t group_no;
+    struct group_snapshot snap;
+    char name[DISK_NAME_MAX];
+    unsigned trailing;
+    uint64_t log_bytes;
+};
+
 /* What the others have said since this node started: replica_start.c. */
 struct doubt {
     bool lasts;        /* its word does not count in this group */
@@ -190,6 +201,7 @@ struct replica {
     struct replica_group *replicas;
     struct fetch *fetch; /* NULL: none */
     uint64_t n_fetches;  /* so far, for their names */
+    struct backup *backup; /* NULL: none */
     uint64_t snapshots_failed;
     uint64_t give_up_ms; /* when to look for requests that waited too long */
     uint64_t look_ms;    /* when run_look() last looked */
@@ -350,6 +362,13 @@ const char *fetch_file(const struct replica *o, uint64_t *ret_bytes);
 void fetch_take(struct replica_group *r, struct judged *ret); /* it is installed */
 void fetch_done(struct replica *o);
 
+/* replica_backup.c */
+void backup_settle(struct replica *o);
+void backup_tick(struct replica *o); /* now and then */
+BELAY_MUST_CHECK bool backup_write(const struct snapshot_task *task);
+void backup_written(struct replica *o, bool stored);
+void backup_done(struct replica *o);
+
 /* replica_store.c */
 BELAY_MUST_CHECK enum belay_err
 store_identify(struct replica *o); /* reads which node's directory it is */
@@ -363,11 +382,20 @@ void store_run(struct replica *o); /* o->run is durable, or the process ends */
 /* The head of a snapshot; the state itself stays in *ret_state. For the fuzzer too. */
 bool store_decode(struct slice bytes, uint16_t group_no, struct group_snapshot *ret_snap,
                   struct origin ret_origins[NODE_PLACES], struct slice *ret_state);
+/* A snapshot: its head, then the state, then the end, into an empty `out`. */
+void store_begin(uint16_t group_no, const struct group_snapshot *snap,
+                 const struct origin origins[NODE_PLACES], struct buf *out);
+void store_end(struct buf *out);
+/* All of it, of the state as it is. */
+void store_encode(const struct replica_group *r, const struct group_snapshot *snap,
+                  struct buf *out);
 /* All of it, with its state, which is then the caller's; on any thread. */
 bool store_judge(size_t n_groups, uint16_t group_no, struct slice bytes, struct judged *ret);
-/* What is fetched has such a name until it is all there. */
+/* What is fetched has such a name until it is all there. A backup has one until it was fetched.
+ * The next start deletes both. */
 #define INCOMING_PREFIX "incoming-"
-bool store_is_incoming(const char *name);
+#define BACKUP_PREFIX   "backup-"
+bool store_is_passing(const char *name);
 uint64_t store_persist(void *ctx, const struct journal_record *rec);
 uint64_t store_install(void *ctx, uint16_t group_no, const struct group_snapshot *snap);
 void store_restore(void *ctx, uint16_t group_no);

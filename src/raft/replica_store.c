@@ -4,6 +4,7 @@
  *   journal-*           terms, votes and entries of all shards (journal.h)
  *   snapshot-S-I-T      state of shard S up to entry I of term T
  *   incoming-N          one that is being fetched (replica_fetch.c)
+ *   backup-N            all shards, for an operator who fetches it (replica_backup.c)
  *
  * A snapshot counts when the journal says so: it is durable before its record is. */
 #include "base/check.h"
@@ -246,34 +247,45 @@ static void snapshot_name(uint16_t group_no, const struct group_snapshot *snap,
              snap->term);
 }
 
-static void snapshot_encode(const struct replica_group *r, const struct group_snapshot *snap,
-                            struct buf *out)
+void store_begin(uint16_t group_no, const struct group_snapshot *snap,
+                 const struct origin origins[NODE_PLACES], struct buf *out)
 {
-    BELAY_CHECK(r->group_no < r->o->base.n_groups && snap->conf_index <= snap->index);
+    BELAY_CHECK(snap->index > 0 && snap->conf_index <= snap->index);
     struct buf conf = {0};
     group_conf_encode(&snap->conf, &conf);
     file_begin(out, SNAPSHOT_MAGIC, FORMAT_SNAPSHOT);
-    varint_put(out, r->group_no);
+    varint_put(out, group_no);
     varint_put(out, snap->index);
     varint_put(out, snap->term);
     varint_put(out, snap->conf_index);
     varint_put_bytes(out, buf_slice(&conf));
     size_t n = 0;
     for (size_t i = 0; i < NODE_PLACES; i++)
-        n += r->origins[i].node != 0;
+        n += origins[i].node != 0;
     BELAY_CHECK(n < NODE_PLACES);
     varint_put(out, n);
     for (size_t i = 0; i < NODE_PLACES; i++) {
-        if (r->origins[i].node == 0)
+        if (origins[i].node == 0)
             continue;
-        varint_put(out, r->origins[i].node);
-        varint_put(out, r->origins[i].run);
-        varint_put(out, r->origins[i].applied);
-        varint_put(out, r->origins[i].start);
+        varint_put(out, origins[i].node);
+        varint_put(out, origins[i].run);
+        varint_put(out, origins[i].applied);
+        varint_put(out, origins[i].start);
     }
+    buf_done(&conf);
+}
+
+void store_end(struct buf *out)
+{
+    file_end(out);
+}
+
+void store_encode(const struct replica_group *r, const struct group_snapshot *snap,
+                  struct buf *out)
+{
+    store_begin(r->group_no, snap, r->origins, out);
     engine_encode(r->o->engine, r->group_no, out);
     file_end(out);
-    buf_done(&conf);
 }
 
 bool store_decode(struct slice bytes, uint16_t group_no, struct group_snapshot *ret_snap,
@@ -432,15 +444,6 @@ void store_restore(void *ctx, uint16_t group_no)
     engine_missed(o->engine, group_no);
 }
 
-struct snapshot_task {
-    struct replica *o;
-    uint16_t group_no;
-    struct group_snapshot snap;
-    char name[DISK_NAME_MAX];
-    unsigned trailing;
-    uint64_t log_bytes;
-};
-
 /* A node that kept what it cannot read would never start again. The bytes are not copied: the
  * state is there twice meanwhile, and a node may be as full as that allows. */
 static bool is_sound(const struct snapshot_task *task)
@@ -465,7 +468,9 @@ bool replica_snapshot_write(struct snapshot_task *task)
     BELAY_CHECK(task->group_no < task->o->base.n_groups);
     struct replica *o = task->o;
     struct buf bytes = {0};
-    snapshot_encode(&o->replicas[task->group_no], &task->snap, &bytes);
+    if (task->of_backup)
+        return backup_write(task);
+    store_encode(&o->replicas[task->group_no], &task->snap, &bytes);
     enum belay_err err =
         o->config.disk->ops->put(o->config.disk, task->name, buf_slice(&bytes));
     const char *why = strerror(errno);
@@ -492,6 +497,11 @@ void replica_snapshotted(struct replica *o, struct snapshot_task *task, bool sto
     struct disk *disk = o->config.disk;
     BELAY_CHECK(o->snapshotting && task->group_no < o->base.n_groups);
     o->snapshotting = false;
+    if (task->of_backup) {
+        backup_written(o, stored);
+        free(task);
+        return;
+    }
     stored = stored && disk->ops->size(disk, task->name, &r->snapshot_size) == BELAY_OK;
     if (stored) {
         adopt(r, &task->snap, task->name, JOURNAL_SNAPSHOT);
@@ -672,9 +682,10 @@ static enum belay_err check_replica(struct replica_group *r)
     return err == BELAY_OK ? entry_check_log(r) : err;
 }
 
-bool store_is_incoming(const char *name)
+bool store_is_passing(const char *name)
 {
-    return strncmp(name, INCOMING_PREFIX, strlen(INCOMING_PREFIX)) == 0;
+    return strncmp(name, INCOMING_PREFIX, strlen(INCOMING_PREFIX)) == 0 ||
+           strncmp(name, BACKUP_PREFIX, strlen(BACKUP_PREFIX)) == 0;
 }
 
 /* A snapshot that the journal does not know was being made or fetched when the process died;
@@ -690,7 +701,7 @@ static void remove_orphan(void *ctx, const char *name)
     struct orphans *orphans = ctx;
     struct replica *o = orphans->o;
     bool journal = o->fresh && !o->journal && strncmp(name, "journal-", 8) == 0;
-    if (strncmp(name, "snapshot-", 9) != 0 && !store_is_incoming(name) && !journal)
+    if (strncmp(name, "snapshot-", 9) != 0 && !store_is_passing(name) && !journal)
         return;
     for (size_t i = 0; i < o->base.n_groups; i++)
         if (o->replicas[i].snapshot.index && strcmp(name, o->replicas[i].snapshot_name) == 0)

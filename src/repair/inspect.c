@@ -293,8 +293,8 @@ static void look_at(struct inspection *in, size_t i, struct journal_scan *look)
         look_at_segment(in, f, buf_slice(&bytes), look);
     else if (strncmp(f->name, "snapshot-", 9) == 0)
         look_at_snapshot(in, f, buf_slice(&bytes));
-    else if (store_is_incoming(f->name))
-        say(f, INSPECT_UNUSED, "a snapshot that was being fetched");
+    else if (store_is_passing(f->name))
+        say(f, INSPECT_UNUSED, "was being fetched; the next start deletes it");
     buf_done(&bytes);
 }
 

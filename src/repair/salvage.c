@@ -1,9 +1,8 @@
 /* salvage.c - which piece of a damaged journal is kept, and a new directory made of it. */
 #include "base/check.h"
 #include "machine/varint.h"
+#include "repair/create.h"
 #include "repair/inspect_parts.h"
-
-#include <errno.h>
 
 enum { FLUSH_RECORDS = 256 };
 
@@ -126,21 +125,6 @@ static uint64_t last_run(const struct inspection *in)
     return last;
 }
 
-static enum belay_err flush(struct journal *j)
-{
-    struct journal_job *job;
-    while ((job = journal_job_take(j)) != NULL) {
-        int code;
-        journal_job_run(job);
-        enum belay_err err = journal_job_done(j, job, &code);
-        if (err != BELAY_OK) {
-            errno = code;
-            return err;
-        }
-    }
-    return BELAY_OK;
-}
-
 /* An entry with an op of the next run: it takes the waiters out of their lines, and the counter
  * goes on behind every number that can have been given before. */
 static void put_skip(struct journal *j, const struct journal_record *at, uint64_t node,
@@ -208,33 +192,29 @@ static enum belay_err save_group(const struct inspection *in, size_t group_no,
         rec.data = e->data;
         journal_append(j, &rec);
         if (next % FLUSH_RECORDS == 0)
-            err = flush(j);
+            err = create_flush(j);
     }
     rec.type = ENTRY_COMMAND;
     rec.term = term;
     rec.index = next;
     put_skip(j, &rec, in->node, run);
-    return err == BELAY_OK ? flush(j) : err;
-}
-
-static enum belay_err nothing(void *ctx, const struct journal_record *rec, uint64_t lsn)
-{
-    (void)ctx, (void)rec, (void)lsn;
-    return BELAY_ERR_CORRUPT; /* it is new */
+    return err == BELAY_OK ? create_flush(j) : err;
 }
 
 static enum belay_err save_journal(const struct inspection *in, struct disk *to, uint64_t run,
                                    uint64_t seed)
 {
-    struct journal_config config = {
-        .disk = to, .segment_bytes = in->parts->segment_bytes, .salt = seed, .sink = nothing};
+    struct journal_config config = {.disk = to,
+                                    .segment_bytes = in->parts->segment_bytes,
+                                    .salt = seed,
+                                    .sink = create_no_record};
     struct journal *j = NULL;
     enum belay_err err = journal_open(&config, true, &j);
     for (size_t k = 0; k < in->parts->n_groups && err == BELAY_OK; k++)
         err = save_group(in, k, j, run);
     if (err == BELAY_OK) {
         journal_seal(j);
-        err = flush(j);
+        err = create_flush(j);
     }
     journal_close(j);
     return err;

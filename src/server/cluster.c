@@ -262,6 +262,9 @@ void cluster_action(struct conn *c, const struct call *call, bool close)
                        close);
     else if (call->command == command_get(CMD_CLUSTER_STATUS))
         pipeline_reply(c, status(s), close);
+    else if (call->command == command_get(CMD_BACKUP_START) ||
+             call->command == command_get(CMD_BACKUP_READ))
+        backup_action(c, call, close);
     else
         change(c, call, close);
 }

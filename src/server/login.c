@@ -207,7 +207,7 @@ enum login_step login_try(struct conn *c, struct slice id, struct slice secret)
 /* --- once more --- */
 
 /* What is ordered is looked at once more by the group in which it takes effect. What changes the
- * members, or goes to PostgreSQL, is not. */
+ * members, goes to PostgreSQL, or carries everything away, is not. */
 static bool acts_outside(const struct call *call)
 {
     if (call->kind != CALL_ACTION)

@@ -88,6 +88,7 @@ struct server {
     uv_signal_t sigterm, sigint, sighup;
     struct engine *engine;
     struct runtime *runtime; /* of the durable engine; NULL: memory */
+    size_t backup_pieces;    /* being read from the disk */
     struct gateway *front;   /* of the queue in PostgreSQL; NULL: none */
     struct feed *feed;
     struct scripts *scripts;
@@ -181,6 +182,8 @@ struct pending_reply {
     void (*forget)(struct pending_reply *p); /* not the engine's: how to call it off */
     struct gateway_call *remote;             /* of forget(): what to call off */
     struct admin_call *wish;
+    struct backup_piece *piece;
+    uint64_t backup_id;
     struct trail_note *note; /* for the audit log; NULL: none */
     char *id;          /* HTTP: what the log and X-Request-Id call the request; else NULL */
     uint64_t taken_ns; /* when the turn began that took it */
@@ -193,6 +196,7 @@ struct pending_reply {
 };
 
 struct attached;
+struct backup_piece;
 struct token_share;
 struct watch;
 
@@ -377,6 +381,9 @@ void login_reset(struct server *s); /* once a second: what `belay auth reset` as
 
 /* cluster.c */
 void cluster_action(struct conn *c, const struct call *call, bool close);
+
+/* backup.c */
+void backup_action(struct conn *c, const struct call *call, bool close);
 
 /* action.c */
 void action_run(struct conn *c, struct call *call, bool close);

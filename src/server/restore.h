@@ -1,0 +1,17 @@
+/* restore.h - the file of a backup, for the command line. */
+#ifndef BELAY_SERVER_RESTORE_H
+#define BELAY_SERVER_RESTORE_H
+
+#include "repair/backup.h"
+
+/* Reads all of it and judges it (repair/backup.h). BELAY_ERR_IO: errno. */
+BELAY_MUST_CHECK enum belay_err restore_look(const char *path, struct backup_found *ret);
+
+/* Makes the data directory `dir` of it, which must be empty or absent; `name`: of the node, NULL:
+ * n1. BELAY_ERR_EXISTS: something is in it. Else as backup_restore(); nothing is left then. */
+BELAY_MUST_CHECK enum belay_err restore_make(const char *path, const char *dir, bool keeps,
+                                             const char *name);
+
+/* Of which backup is this the begin? 0: of none that can be told. */
+uint64_t restore_id(const char *path);
+#endif
