@@ -252,5 +252,6 @@ extern const struct cli_command cli_cmd_acquire, cli_cmd_release, cli_cmd_renew,
     cli_cmd_watch, cli_cmd_session, cli_cmd_namespace, cli_cmd_cluster, cli_cmd_queue,
     cli_cmd_bench, cli_cmd_serve, cli_cmd_help, cli_cmd_run, cli_cmd_elect, cli_cmd_top,
     cli_cmd_txn, cli_cmd_repair, cli_cmd_cert, cli_cmd_auth, cli_cmd_account, cli_cmd_token,
-    cli_cmd_audit, cli_cmd_version, cli_cmd_log, cli_cmd_doctor, cli_cmd_backup, cli_cmd_restore;
+    cli_cmd_audit, cli_cmd_version, cli_cmd_log, cli_cmd_doctor, cli_cmd_backup,
+    cli_cmd_restore;
 #endif
