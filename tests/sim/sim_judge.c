@@ -292,7 +292,8 @@ static void append(struct judge *j, size_t group, const struct op *op, struct st
                   op->index);
     }
     note_messages(j, group);
-    rules_step(log->rules, op, log->fx.events, log->fx.n);
+    bool due = machine_due(log->machine) <= machine_now(log->machine);
+    rules_step(log->rules, op, log->fx.events, log->fx.n, due);
 }
 
 /* Where a member lies nothing can be said of what the nodes do. */

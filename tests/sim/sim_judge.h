@@ -13,7 +13,9 @@ void __real_machine_query(const struct machine *m, const struct op *op, struct e
 struct rules;
 struct rules *rules_open(struct sim_world *w, size_t shard);
 void rules_close(struct rules *r);
-void rules_step(struct rules *r, const struct op *op, const struct event *events, size_t n);
+/* `due`: the step has left something that is due. */
+void rules_step(struct rules *r, const struct op *op, const struct event *events, size_t n,
+                bool due);
 /* Is this fence of the op's lock current? */
 bool rules_holds(const struct rules *r, const struct op *op, uint64_t fence);
 

@@ -57,7 +57,7 @@ struct rules {
     struct book_closed closed[BOOK_MAX];
     size_t n_holds, n_waits, n_sessions, n_closed;
     struct once *once;
-    bool again; /* this step's op has been asked before */
+    bool again, due; /* this step's op has been asked before; more is due behind it */
     struct {
         bool silent;
         uint64_t since_ms;
@@ -181,7 +181,7 @@ static struct book_wait *wait_by_ticket(struct rules *r, uint64_t ticket)
 /* What is due may come in a later step. */
 static bool in_parts(const struct rules *r)
 {
-    return r->w->plan.batch < MACHINE_EXPIRE_BATCH;
+    return r->w->plan.batch < MACHINE_EXPIRE_BATCH && r->due;
 }
 
 static struct book_session *session_by_id(struct rules *r, uint64_t id)
@@ -749,9 +749,8 @@ static void check_waiter(const struct rules *r, const struct book_wait *mine)
 {
     const struct book_wait *upgrade = upgrade_on(r, mine->lock);
     bool only_shared = false;
-    if (in_parts(r))
-        return;
-    if (is_closed(r, mine->lock) || (upgrade && upgrade != mine && !is_passed(r, upgrade)))
+    bool waits_for_upgrade = upgrade && upgrade != mine && !is_passed(r, upgrade);
+    if (in_parts(r) || is_closed(r, mine->lock) || waits_for_upgrade)
         return;
     for (const struct book_wait *w = r->waits; w < mine && !mine->upgrade; w++) {
         if (w->lock != mine->lock || is_passed(r, w))
@@ -774,9 +773,11 @@ static void hear_node(struct rules *r, const struct op *op)
     r->nodes[node].silent = silent;
 }
 
-void rules_step(struct rules *r, const struct op *op, const struct event *events, size_t n)
+void rules_step(struct rules *r, const struct op *op, const struct event *events, size_t n,
+                bool due)
 {
     r->op = op;
+    r->due = due;
     if (op->now_ms > r->now_ms)
         r->now_ms = op->now_ms;
     if (op->kind == OP_NODE)
