@@ -96,7 +96,7 @@ uint64_t engine_level(const struct engine *e,
                       size_t group); /* the rules that its state follows */
 bool engine_has_waiting(const struct engine *e, size_t group, size_t place);
 bool engine_is_silent(const struct engine *e, size_t group, size_t place); /* in its state */
-bool engine_is_new(const struct engine *e, size_t group);   /* no op was applied yet */
+bool engine_is_new(const struct engine *e, size_t group); /* no op was applied yet */
 /* Do the states of the groups fit together, here and now? What one group says that it has told
  * another, or has taken from it, the other one knows: nothing between them is lost when all go on
  * from here. A node that is behind in one group may have to wait for that. */

@@ -172,7 +172,8 @@ struct backup_wish {
  * stops, or its disk is full. */
 BELAY_MUST_CHECK enum belay_err replica_backup_begin(struct replica *o,
                                                      const struct backup_wish *wish);
-void replica_backup_forget(struct replica *o, const void *ctx); /* nobody waits for its answer */
+void replica_backup_forget(struct replica *o,
+                           const void *ctx); /* nobody waits for its answer */
 /* It is there and so large; it was asked for just now. */
 BELAY_MUST_CHECK bool replica_backup_find(struct replica *o, uint64_t id, uint64_t *ret_bytes);
 /* Blocks; any thread, while the order is open. BELAY_ERR_NOT_FOUND: it has gone meanwhile. */

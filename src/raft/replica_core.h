@@ -199,8 +199,8 @@ struct replica {
     uint64_t incarnation;      /* of this directory: another one is another node */
     struct group_conf members; /* of the cluster: group 0's, committed */
     struct replica_group *replicas;
-    struct fetch *fetch; /* NULL: none */
-    uint64_t n_fetches;  /* so far, for their names */
+    struct fetch *fetch;   /* NULL: none */
+    uint64_t n_fetches;    /* so far, for their names */
     struct backup *backup; /* NULL: none */
     uint64_t snapshots_failed;
     uint64_t give_up_ms; /* when to look for requests that waited too long */

@@ -118,9 +118,12 @@ static const struct {
     const char *word, *before, *behind; /* of the owner */
     int verb;
 } requests[] = {
-    {"ACQUIRE", " ", " TTL 600000", OF_LOCK},     {"RELEASE", " OWNER ", "", OF_LOCK},
-    {"RENEW", " OWNER ", " TTL 600000", OF_LOCK}, {"BODY", " OWNER ", " x", OF_LOCK},
-    {"CHECK", " OWNER ", "", OF_READ},       {"BREAK", NULL, NULL, OF_BREAK},
+    {"ACQUIRE", " ", " TTL 600000", OF_LOCK},
+    {"RELEASE", " OWNER ", "", OF_LOCK},
+    {"RENEW", " OWNER ", " TTL 600000", OF_LOCK},
+    {"BODY", " OWNER ", " x", OF_LOCK},
+    {"CHECK", " OWNER ", "", OF_READ},
+    {"BREAK", NULL, NULL, OF_BREAK},
 };
 enum { ACQUIRE, RELEASE, RENEW, BODY, CHECK, BREAK, REQUESTS };
 
