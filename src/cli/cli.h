@@ -213,6 +213,9 @@ size_t cli_columns(const char *utf8, size_t len);
 size_t cli_fit(const char *utf8, size_t len, size_t columns);
 void cli_put_duration(struct buf *out, int64_t ms); /* "29.9s", "4m05s"; below 0: "-" */
 
+/* A lock as `belay show` has it: its state, body, holders and line. */
+void cli_put_lock(struct buf *out, const struct belay_reply *lock, bool color);
+
 /* A table: cells row by row, aligned, two spaces between; the first row is the head. */
 enum { CLI_TABLE_COLUMNS_MAX = 12 };
 struct cli_table {
@@ -231,6 +234,7 @@ struct cli_pages {
     const char *what;   /* NAMESPACE, SESSION; NULL: locks */
     const char *prefix; /* NULL: all */
     int64_t limit;      /* rows of the next page; 0: as the server likes */
+    int64_t timeout_ms; /* for each page; 0: that of the handle */
     struct buf after;   /* behind this one; empty: from the beginning */
     bool end;           /* that was the last page */
 };

@@ -321,7 +321,7 @@ int cli_page(struct cli *c, struct cli_pages *p, const struct belay_reply **ret_
         words[n++] = (struct belay_bytes){"LIMIT", 5};
         words[n++] = (struct belay_bytes){limit, (size_t)len};
     }
-    int err = belay_callv(c->belay, words, n, 0, &r);
+    int err = belay_callv(c->belay, words, n, p->timeout_ms, &r);
     if (err)
         return err;
     const struct belay_reply *next = belay_at(r, 1);

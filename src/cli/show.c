@@ -69,6 +69,29 @@ static void put_waiters(struct buf *out, const struct belay_reply *list, bool co
     cli_table_put(&t, out, color);
 }
 
+void cli_put_lock(struct buf *out, const struct belay_reply *lock, bool color)
+{
+    const char *state = belay_text(belay_get(lock, "state"), "?");
+    const struct belay_reply *name = belay_get(lock, "name"), *body = belay_get(lock, "body");
+    cli_put_safe(out, belay_text(name, "?"), name ? name->len : 1);
+    buf_printf(out, ": %s%s%s", cli_color(color, state_color(state)), state,
+               cli_color(color, CLI_PLAIN));
+    if (belay_get(lock, "of"))
+        buf_printf(out, " of %" PRId64, belay_int(belay_get(lock, "of"), 0));
+    if (belay_get(lock, "closed_ms")) {
+        buf_put_str(out, " for ");
+        cli_put_duration(out, belay_int(belay_get(lock, "closed_ms"), 0));
+    }
+    buf_put_byte(out, '\n');
+    if (body && body->len) {
+        buf_put_str(out, "body: ");
+        cli_put_safe(out, body->text, body->len);
+        buf_put_byte(out, '\n');
+    }
+    put_holders(out, belay_get(lock, "holders"), color);
+    put_waiters(out, belay_get(lock, "waiters"), color);
+}
+
 static int show(struct cli *c)
 {
     const struct belay_reply *r = NULL;
@@ -81,25 +104,7 @@ static int show(struct cli *c)
         return cli_fail(c, err);
     if (c->json)
         return cli_print_json(r);
-    const char *state = belay_text(belay_get(r, "state"), "?");
-    const struct belay_reply *body = belay_get(r, "body");
-    cli_put_safe(&out, c->words[0], strlen(c->words[0]));
-    buf_printf(&out, ": %s%s%s", cli_color(c->color, state_color(state)), state,
-               cli_color(c->color, CLI_PLAIN));
-    if (belay_get(r, "of"))
-        buf_printf(&out, " of %" PRId64, belay_int(belay_get(r, "of"), 0));
-    if (belay_get(r, "closed_ms")) {
-        buf_put_str(&out, " for ");
-        cli_put_duration(&out, belay_int(belay_get(r, "closed_ms"), 0));
-    }
-    buf_put_byte(&out, '\n');
-    if (body && body->len) {
-        buf_put_str(&out, "body: ");
-        cli_put_safe(&out, body->text, body->len);
-        buf_put_byte(&out, '\n');
-    }
-    put_holders(&out, belay_get(r, "holders"), c->color);
-    put_waiters(&out, belay_get(r, "waiters"), c->color);
+    cli_put_lock(&out, r, c->color);
     return cli_flush(&out);
 }
 

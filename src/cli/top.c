@@ -14,7 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 500, INTERVAL_MS = 1000, INTERVAL_MIN_MS = 100, COLUMNS = 80, LINES = 24 };
+enum {
+    PAGE = 500,
+    INTERVAL_MS = 1000,
+    INTERVAL_MIN_MS = 100,
+    COLUMNS = 80,
+    LINES = 24,
+    PATIENCE_MS = 1000 /* of a person who looks on */
+};
 
 struct terminal {
     struct termios before;
@@ -105,11 +112,12 @@ static void measure(struct top_view *v)
 
 /* ---- the server ------------------------------------------------------------------------ */
 
-/* Reads every page. A failure keeps the rows of before and is shown. */
-static void read_locks(struct cli *c, struct top_view *v, const char *prefix)
+/* Reads every page. A failure keeps the rows of before. */
+static int read_locks(struct cli *c, struct top_view *v, int64_t timeout_ms)
 {
     struct top_view fresh = *v;
-    struct cli_pages pages = {.prefix = prefix, .limit = PAGE};
+    struct cli_pages pages = {
+        .prefix = c->n_words ? c->words[0] : NULL, .limit = PAGE, .timeout_ms = timeout_ms};
     int err = BELAY_E_OK;
     fresh.rows = NULL;
     fresh.n_rows = fresh.cap = 0;
@@ -124,13 +132,58 @@ static void read_locks(struct cli *c, struct top_view *v, const char *prefix)
     buf_done(&pages.after);
     if (err != BELAY_E_OK) {
         top_view_done(&fresh);
-        v->error = belay_error(c->belay);
-        return;
+        return err;
     }
     top_view_done(v);
     *v = fresh;
-    v->error = NULL;
     v->addr = belay_addr(c->belay);
+    return BELAY_E_OK;
+}
+
+static int read_lock(struct cli *c, struct top_view *v, int64_t timeout_ms)
+{
+    const struct belay_bytes words[] = {{"SHOW", 4}, {v->chosen, v->chosen_len}};
+    const struct belay_reply *lock = NULL;
+    int err = belay_callv(c->belay, words, 2, timeout_ms, &lock);
+    if (err == BELAY_E_OK) {
+        struct buf text = {0};
+        cli_put_lock(&text, lock, false);
+        free(v->detail);
+        v->detail = strdup(buf_cstr(&text));
+        buf_done(&text);
+    }
+    return err;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec t = {0};
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* What is on the screen, anew. *seen_ms: when that was possible the last time. A connection on
+ * which nothing is answered is given up, so that questions do not pile up on it. */
+static void look(struct cli *c, struct top_view *v, int64_t *seen_ms)
+{
+    int64_t timeout_ms = cli_number(c, "timeout", PATIENCE_MS);
+    int err = v->page == TOP_LOCK ? read_lock(c, v, timeout_ms) : read_locks(c, v, timeout_ms);
+    v->error[0] = '\0';
+    if (err == BELAY_E_OK) {
+        *seen_ms = now_ms();
+        return;
+    }
+    struct buf text = {0};
+    buf_put_str(&text, "no news for ");
+    cli_put_duration(&text, now_ms() - *seen_ms);
+    buf_printf(&text, ": %s", err == BELAY_E_DEADLINE ? "no answer" : belay_error(c->belay));
+    snprintf(v->error, sizeof v->error, "%s", buf_cstr(&text));
+    buf_done(&text);
+    if (err != BELAY_E_DEADLINE)
+        return;
+    belay_close(c->belay);
+    c->belay = NULL;
+    v->addr = cli_connect(c) == CLI_OK ? belay_addr(c->belay) : "";
 }
 
 /* ---- the loop -------------------------------------------------------------------------- */
@@ -139,6 +192,7 @@ static void paint(struct top_view *v)
 {
     struct buf out = {0};
     top_order(v);
+    top_stay_within(v);
     buf_put_str(&out, "\033[H");
     top_draw(v, &out);
     buf_put_str(&out, "\033[J");
@@ -181,20 +235,14 @@ static bool read_signals(struct terminal *t, struct top_view *v)
     return stay;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t = {0};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void loop(struct cli *c, struct top_view *v, struct terminal *t, int64_t interval_ms)
 {
-    int64_t due = now_ms();
+    int64_t due = now_ms(), seen = due;
     bool stay = true;
-    while (stay) {
+    while (stay && c->belay) {
+        enum top_page page = v->page;
         if (now_ms() >= due) {
-            read_locks(c, v, c->n_words ? c->words[0] : NULL);
+            look(c, v, &seen);
             due = now_ms() + interval_ms;
         }
         paint(v);
@@ -207,15 +255,17 @@ static void loop(struct cli *c, struct top_view *v, struct terminal *t, int64_t 
             stay = read_signals(t, v);
         else if (p[0].revents)
             stay = read_keys(v);
+        if (v->page != page)
+            due = now_ms(); /* what it shows is of now */
     }
 }
 
 static int once(struct cli *c, struct top_view *v)
 {
     struct buf out = {0};
-    read_locks(c, v, c->n_words ? c->words[0] : NULL);
-    if (v->error)
-        return cli_fail(c, belay_error_code(c->belay));
+    int err = read_locks(c, v, 0);
+    if (err)
+        return cli_fail(c, err);
     v->lines = v->n_rows + 3;
     v->color = false;
     top_order(v);
@@ -263,10 +313,12 @@ static int top(struct cli *c)
     } else if (!terminal_open(&t)) {
         code = cli_error(CLI_FAILED, "the terminal: %s", strerror(errno));
     } else {
+        v.marks = true;
         loop(c, &v, &t, interval);
         terminal_close(&t);
     }
     top_view_done(&v);
+    free(v.detail);
     return code;
 }
 
@@ -288,8 +340,9 @@ const struct cli_command cli_cmd_top = {
     .about =
         "One row a lock: its first holder, for how long, what is left of the lease, how many\n"
         "wait, and the longest wait. Keys: n h e l w sort by name, held, expires, line, wait;\n"
-        "r reverses; / filters (Enter keeps it, Escape drops it); j k or arrows scroll; q\n"
-        "ends it. 80 columns are enough.",
+        "r reverses; / filters (Enter keeps it, Escape drops it); j k or arrows move the mark;\n"
+        "Enter shows all of the marked lock; ? explains the keys; q ends it. When the server\n"
+        "does not answer, the first line says for how long. 80 columns are enough.",
     .examples = "  belay top\n"
                 "  belay top db/ --sort line\n"
                 "  belay top --once --sort held | head",

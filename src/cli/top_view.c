@@ -33,6 +33,16 @@ static void copy_safe(char *to, const struct belay_reply *text)
     buf_done(&safe);
 }
 
+/* Without it the lock cannot be chosen. */
+static void copy_raw(struct top_row *row, const struct belay_reply *text)
+{
+    bool fits = text && text->kind == BELAY_TEXT && text->len <= TOP_CHOSEN_BYTES;
+    row->raw = fits ? malloc(text->len + 1) : NULL;
+    row->raw_len = row->raw ? text->len : 0;
+    if (row->raw)
+        memcpy(row->raw, text->text, text->len);
+}
+
 static int64_t total_of(const struct belay_reply *lock, const char *list, const char *total)
 {
     const struct belay_reply *rows = belay_get(lock, list), *all = belay_get(lock, total);
@@ -70,6 +80,7 @@ bool top_add(struct top_view *v, const struct belay_reply *lock)
         return false;
     }
     copy_safe(row->name, belay_get(lock, "name"));
+    copy_raw(row, belay_get(lock, "name"));
     copy_safe(row->holder, belay_get(holder, "owner"));
     snprintf(row->state, sizeof row->state, "%s", belay_text(belay_get(lock, "state"), "?"));
     row->holders = total_of(lock, "holders", "holders_total");
@@ -133,10 +144,19 @@ size_t top_shown(const struct top_view *v)
     return n;
 }
 
+void top_stay_within(struct top_view *v)
+{
+    size_t n = top_shown(v);
+    if (v->at >= n)
+        v->at = n ? n - 1 : 0;
+}
+
 void top_view_done(struct top_view *v)
 {
-    for (size_t i = 0; i < v->n_rows; i++)
+    for (size_t i = 0; i < v->n_rows; i++) {
         free(v->rows[i].json);
+        free(v->rows[i].raw);
+    }
     free(v->rows);
     v->rows = NULL;
     v->n_rows = v->cap = 0;
@@ -184,7 +204,7 @@ static void put_line(const struct top_view *v, struct buf *line, const char *on,
     buf_put_str(out, on);
     put_fit(out, buf_cstr(line), v->columns, false);
     if (on[0])
-        buf_put_str(out, cli_color(v->color, CLI_PLAIN));
+        buf_put_str(out, "\033[0m");
     buf_done(line);
 }
 
@@ -200,13 +220,13 @@ static void put_counts(const struct top_view *v, struct buf *out)
     buf_printf(&line, "belay top  %s/%s  ", v->addr, v->ns);
     if (v->typing)
         buf_printf(&line, "filter: %s_", v->filter);
-    else if (v->error)
-        buf_printf(&line, "%s", v->error);
+    else if (v->error[0])
+        buf_put_str(&line, v->error);
     else
         buf_printf(&line, "%zu%s locks, %" PRId64 " held, %" PRId64 " waiting  by %s%s%s%s",
                    v->n_rows, v->cut ? "+" : "", held, waiting, names[v->sort],
                    v->reverse ? " reversed" : "", v->filter[0] ? "  /" : "", v->filter);
-    put_line(v, &line, v->error && !v->typing ? cli_color(v->color, CLI_RED) : "", out);
+    put_line(v, &line, v->error[0] && !v->typing ? cli_color(v->color, CLI_RED) : "", out);
 }
 
 static void put_head(const struct top_view *v, struct buf *out)
@@ -230,7 +250,8 @@ static void put_head(const struct top_view *v, struct buf *out)
     put_line(v, &line, cli_color(v->color, CLI_BOLD), out);
 }
 
-static void put_row(const struct top_view *v, const struct top_row *row, struct buf *out)
+static void put_row(const struct top_view *v, const struct top_row *row, bool marked,
+                    struct buf *out)
 {
     struct buf line = {0}, who = {0};
     size_t name, holder;
@@ -249,22 +270,20 @@ static void put_row(const struct top_view *v, const struct top_row *row, struct 
     put_ms(&line, row->expires_ms, W_EXPIRES);
     buf_printf(&line, " %*" PRId64 " ", W_LINE, row->line);
     put_ms(&line, row->wait_ms, W_WAIT);
-    put_line(v, &line, row->line ? cli_color(v->color, CLI_YELLOW) : "", out);
+    const char *color = row->line ? cli_color(v->color, CLI_YELLOW) : "";
+    put_line(v, &line, marked ? "\033[7m" : color, out);
     buf_done(&who);
 }
 
-void top_draw(const struct top_view *v, struct buf *out)
+static void draw_rows(const struct top_view *v, size_t left, struct buf *out)
 {
-    size_t skip = v->scroll, left = v->lines > HEAD_LINES + 1 ? v->lines - HEAD_LINES - 1 : 1;
-    struct buf keys = {0};
-    put_counts(v, out);
-    buf_put_str(out, "\r\n");
+    size_t skip = v->at >= left ? v->at - left + 1 : 0, n = 0;
     put_head(v, out);
     for (size_t i = 0; i < v->n_rows && left; i++) {
-        if (!passes(v, &v->rows[i]) || (skip && skip--))
+        if (!passes(v, &v->rows[i]) || n++ < skip)
             continue;
         buf_put_str(out, "\r\n");
-        put_row(v, &v->rows[i], out);
+        put_row(v, &v->rows[i], v->marks && n - 1 == v->at, out);
         left--;
     }
     for (; left; left--) {
@@ -272,10 +291,65 @@ void top_draw(const struct top_view *v, struct buf *out)
         buf_put_str(out, "\r\n");
         put_line(v, &empty, "", out);
     }
+}
+
+static const char *next_line(const char *text)
+{
+    size_t len = strcspn(text, "\n");
+    return text + len + (text[len] == '\n');
+}
+
+/* Lines of text, from the `skip`-th on, in `n` lines of the screen. */
+static void draw_text(const struct top_view *v, const char *text, size_t skip, size_t n,
+                      struct buf *out)
+{
+    while (skip--)
+        text = next_line(text);
+    for (size_t i = 0; i < n; i++, text = next_line(text)) {
+        struct buf line = {0};
+        buf_put(&line, text, strcspn(text, "\n"));
+        buf_put_str(out, i ? "\r\n" : "");
+        put_line(v, &line, "", out);
+    }
+}
+
+static const char help_text[] =
+    "n h e l w   sort by name, time held, expiry, line, longest wait; r reverses\n"
+    "/           filter: names or holders that contain it; Enter keeps it, Escape\n"
+    "            drops it\n"
+    "j k g       down, up, to the first one; also the arrows\n"
+    "Enter       the marked lock: all its holders, its line, its body\n"
+    "?           this page\n"
+    "q           leave; Ctrl-C, too. Ctrl-Z stops it until fg\n"
+    "\n"
+    "HELD        for how long the first holder has it\n"
+    "EXPIRES     what is left of its lease\n"
+    "LINE        how many wait\n"
+    "WAIT        the longest wait of them\n"
+    "\n"
+    "A yellow row has a line. If the server does not answer, the first line says for\n"
+    "how long, and the rest is what was known before.\n";
+
+void top_draw(const struct top_view *v, struct buf *out)
+{
+    static const char *const keys[] = {
+        [TOP_LIST] =
+            "? help  q quit  n h e l w sort  r reverse  / filter  j k  Enter: one lock",
+        [TOP_LOCK] = "Escape back  j k scroll",
+        [TOP_HELP] = "any key goes back"};
+    size_t left = v->lines > HEAD_LINES + 1 ? v->lines - HEAD_LINES - 1 : 1;
+    struct buf line = {0};
+    put_counts(v, out);
     buf_put_str(out, "\r\n");
-    buf_put_str(&keys,
-                "q quit  n name  h held  e expires  l line  w wait  r reverse  / filter  j k");
-    put_line(v, &keys, cli_color(v->color, CLI_DIM), out);
+    if (v->page == TOP_LIST)
+        draw_rows(v, left, out);
+    else if (v->page == TOP_LOCK)
+        draw_text(v, v->detail ? v->detail : "", v->line, left + 1, out);
+    else
+        draw_text(v, help_text, 0, left + 1, out);
+    buf_put_str(out, "\r\n");
+    buf_put_str(&line, keys[v->page]);
+    put_line(v, &line, cli_color(v->color, CLI_DIM), out);
 }
 
 void top_put_json(const struct top_view *v, struct buf *out)
@@ -303,7 +377,38 @@ static void type(struct top_view *v, char key)
         v->filter[n] = key;
         v->filter[n + 1] = '\0';
     }
-    v->scroll = 0;
+    v->at = 0;
+}
+
+/* The marked row, if there is one. */
+static void choose(struct top_view *v)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_rows; i++) {
+        const struct top_row *row = &v->rows[i];
+        if (!passes(v, row) || n++ != v->at || !row->raw)
+            continue;
+        memcpy(v->chosen, row->raw, row->raw_len);
+        v->chosen_len = row->raw_len;
+        v->line = 0;
+        free(v->detail);
+        v->detail = NULL;
+        v->page = TOP_LOCK;
+    }
+}
+
+/* On another page than the list. */
+static void other_key(struct top_view *v, char key)
+{
+    size_t lines = 0;
+    for (const char *at = v->detail; at && *at; at++)
+        lines += *at == '\n';
+    if (v->page == TOP_LOCK && key == 'j')
+        v->line += v->line + 1 < lines;
+    else if (v->page == TOP_LOCK && key == 'k')
+        v->line -= v->line > 0;
+    else if (key)
+        v->page = TOP_LIST;
 }
 
 bool top_key(struct top_view *v, char key)
@@ -317,6 +422,10 @@ bool top_key(struct top_view *v, char key)
         type(v, key);
         return true;
     }
+    if (v->page != TOP_LIST) {
+        other_key(v, key);
+        return key != 3;
+    }
     for (size_t i = 0; i < sizeof sorts; i++) {
         if (key == sorts[i]) {
             v->sort = (enum top_sort)i;
@@ -327,11 +436,15 @@ bool top_key(struct top_view *v, char key)
         v->reverse = !v->reverse;
     if (key == '/')
         v->typing = true;
-    if (key == 'j' && v->scroll + 1 < top_shown(v))
-        v->scroll++;
-    if (key == 'k' && v->scroll)
-        v->scroll--;
+    if (key == '?')
+        v->page = TOP_HELP;
+    if (key == '\r' || key == '\n')
+        choose(v);
+    if (key == 'j' && v->at + 1 < top_shown(v))
+        v->at++;
+    if (key == 'k' && v->at)
+        v->at--;
     if (key == 'g')
-        v->scroll = 0;
+        v->at = 0;
     return key != 'q' && key != 3; /* Ctrl-C, should the terminal hand it over */
 }

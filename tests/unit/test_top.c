@@ -147,10 +147,10 @@ static void scrolling_stays_within_the_rows(void **state)
     (void)state;
     for (int i = 0; i < 10; i++)
         assert_true(top_key(&v, 'j'));
-    assert_int_equal(v.scroll, 2);
+    assert_int_equal(v.at, 2);
     for (int i = 0; i < 10; i++)
         assert_true(top_key(&v, 'k'));
-    assert_int_equal(v.scroll, 0);
+    assert_int_equal(v.at, 0);
     top_view_done(&v);
 }
 
