@@ -249,9 +249,8 @@ const struct cli_command cli_cmd_backup = {
     .max_words = 2,
     .run = backup,
     .words = "verify",
-    .exit_text =
-        "  0  done    1  the file is not sound    2  wrong usage\n"
-        "  3  no server could be reached    5  refused    6  a file cannot be read or written",
+    .exit_text = "  0  done    1  the file is not sound    2  wrong usage\n"
+                 "  3  no server reached    5  refused    6  a file cannot be read or written",
 };
 
 /* --- a new cluster --- */
