@@ -73,7 +73,7 @@ struct sim_plan {
     bool crashes, pauses, cuts, one_way, transfers, changes, clocks, aim_leader, herd;
     bool hunt;       /* who has just become leader is cut off or killed a moment later */
     bool old_copies; /* of one node: its disk is put back as it was a while ago */
-    bool upgrade;    /* nodes know the newest level only when they start for the second time */
+    bool upgrade;    /* nodes know the newest level when they start again, and some go back */
     bool bad_disks;  /* a write fails: the node gives up and is started again */
     bool slow;       /* some clocks go at a quarter of the world's time, instead of 4 % off */
     bool fine;       /* they are 0.1 % off at most */
@@ -112,6 +112,7 @@ struct sim_node {
     struct engine *engine;
     struct feed *feed;
     bool old;      /* it does not know the newest levels: one of them or all */
+    bool too_old;  /* and that has kept it from starting, or ended it: it is new from then on */
     uint64_t life; /* counts starts: events of an earlier one are void */
     uint64_t paused_until;
     uint64_t lost_ms; /* it died, and its connections with all others ended; 0: not with all */
@@ -225,7 +226,8 @@ void sim_node_crash(struct sim_world *w, uint64_t id);
 void sim_node_event(struct sim_world *w, struct sim_event *ev);
 void sim_node_settle(struct sim_world *w, struct sim_node *n);
 uint64_t sim_node_clock(const struct sim_node *n);
-void sim_node_put_back(struct sim_node *n); /* it is down: its disk becomes the copy */
+bool sim_node_went_back(const struct sim_node *n); /* to the older program */
+void sim_node_put_back(struct sim_node *n);        /* it is down: its disk becomes the copy */
 void sim_node_set_rate(struct sim_node *n, uint64_t rate); /* per mille of the world's time */
 /* A node's number in its cluster, and back. */
 uint64_t sim_number(const struct sim_world *w, uint64_t id);

@@ -37,6 +37,8 @@ static void heal(struct sim_world *w)
         n->disk.crash_in = n->disk.rolls = 0;
         n->disk.full = false;
         sim_node_set_rate(n, 1000);
+        if (n->order && sim_node_went_back(n)) /* the others may not listen to it */
+            sim_node_crash(w, i);
         if (!n->order && n->member && !n->gone && !n->refused)
             sim_node_start(w, i);
     }

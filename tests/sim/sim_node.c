@@ -146,14 +146,24 @@ static bool may_be_void(const struct sim_node *n)
     return n->is_old || n->w->plan.lies;
 }
 
+/* Its program is, for the cluster or for what is on its disk. */
+static bool learns_to_be_too_old(struct sim_node *n, const char *text)
+{
+    bool so = n->old && strstr(text, "start a newer belay");
+    n->too_old |= so;
+    return so;
+}
+
 static void host_fatal(void *ctx, const char *text)
 {
     struct sim_node *n = ctx;
+    n->dying = true;
+    if (learns_to_be_too_old(n, text))
+        return;
     n->refused = may_be_void(n) && !n->disk.dead; /* else its disk is why */
     bool used_up = n->disk.full && n->w->plan.segment_bytes < SIM_ROOMY_BYTES;
     if (!n->disk.dead && !may_be_void(n) && !used_up)
         sim_wrong(n->w, "stop", "node %" PRIu64 ": %s", n->id, text);
-    n->dying = true;
 }
 
 static const struct replica_env host = {.now_ms = host_now,
@@ -202,20 +212,28 @@ void sim_node_put_back(struct sim_node *n)
     n->has_copy = false;
 }
 
-/* A cluster begins with one version: nobody is newer before something is in every log. */
-static bool is_old(const struct sim_node *n)
+bool sim_node_went_back(const struct sim_node *n)
+{
+    return n->old && n->life > 1;
+}
+
+/* A cluster begins with one version: nobody is newer before something is in every log. Later an
+ * operator goes back to the old one now and then, until that is too old. */
+static bool starts_old(const struct sim_node *n)
 {
     bool begun = true;
     for (size_t i = 0; i < n->w->plan.groups; i++)
         begun &= judge_length(n->w->judge, i) > 0;
-    return n->w->plan.upgrade && !n->joins && (n->life == 1 || !begun);
+    if (!n->w->plan.upgrade || n->joins)
+        return false;
+    return n->life == 1 || !begun || (!n->w->healing && !n->too_old && sim_chance(n->w, 40));
 }
 
 /* It was killed while it started; or it is marked as an old copy, for its disk failed when it
  * was marked and has the mark all the same. */
 static void not_started(struct sim_world *w, struct sim_node *n)
 {
-    if (n->disk.dead || n->disk.full) {
+    if (n->disk.dead || n->disk.full || learns_to_be_too_old(n, replica_problem())) {
         n->disk.full = false;
         w->n_crashes++;
         sim_post(w, 10 + sim_random(w, 1000), EV_START, n->id);
@@ -243,7 +261,7 @@ void sim_node_start(struct sim_world *w, uint64_t id)
     struct sim_node *n = &w->nodes[id];
     BELAY_CHECK(!n->order);
     n->life++;
-    n->old = is_old(n);
+    n->old = starts_old(n);
     n->clock_base = 1000 + sim_random(w, 1000000); /* a monotonic clock starts anywhere */
     n->clock_from = w->now;
     n->rate = draw_rate(w);
@@ -474,7 +492,11 @@ void sim_node_event(struct sim_world *w, struct sim_event *ev)
         bool heard = !w->cut[ev->from][ev->node] && !lost && replica_has_room(o, from);
         n->called[ev->from] |= heard;
         if (heard && !replica_receive(o, from, buf_slice(&ev->bytes))) {
-            sim_wrong(w, "refused", "node %" PRIu64 " by node %" PRIu64, ev->from, ev->node);
+            if (sim_node_went_back(n)) /* too old for an entry, which raises the level */
+                n->too_old = n->dying = true;
+            else
+                sim_wrong(w, "refused", "node %" PRIu64 " by node %" PRIu64, ev->from,
+                          ev->node);
             replica_peer_lost(o, from); /* its connection is closed */
         }
     } else if (ev->kind == EV_WRITTEN) {
