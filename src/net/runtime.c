@@ -38,6 +38,11 @@ struct replica *runtime_replica(struct runtime *h)
     return h->order;
 }
 
+bool runtime_self(const struct runtime *h, struct member *ret)
+{
+    return replica_find_member(h->order, h->id, ret);
+}
+
 const struct histogram *runtime_writes(const struct runtime *h)
 {
     return &h->writes;

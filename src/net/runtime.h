@@ -84,6 +84,8 @@ bool host_certificate_expires_s(const struct runtime *h, int64_t *ret_s);
 size_t runtime_peer_bytes(const struct runtime *h); /* what is kept for and from other nodes */
 
 struct replica *runtime_replica(struct runtime *h);
+/* This node. False: its log does not have it as a member yet. */
+bool runtime_self(const struct runtime *h, struct member *ret);
 /* How long each write to the journal took, with its fdatasync. */
 const struct histogram *runtime_writes(const struct runtime *h);
 /* The same of the last ones: half of them at most `median_us`. False: there was none. */

@@ -50,7 +50,10 @@ static void put_durable(const struct server *s, struct buf *out)
 {
     struct replica *o = runtime_replica(s->runtime);
     struct write_times writes;
+    struct member self;
     int64_t left;
+    if (runtime_self(s->runtime, &self))
+        buf_printf(out, "node:%s\r\n", self.name);
     if (host_certificate_expires_s(s->runtime, &left))
         put_seconds(out, "node_certificate_ends_s", left);
     if (runtime_last_writes(s->runtime, &writes)) {

@@ -60,6 +60,7 @@ static void lines_that_are_wrong(void **state)
         {"snapshots_failing:2\r\n", "cannot be stored (2 shards)"},
         {"journal_bytes:2000000\r\njournal_usual_bytes:1000000\r\n", "\"code\":\"journal\""},
         {"audit_failing:1\r\n", "\"code\":\"audit\""},
+        {"node:n9\r\naudit_failing:1\r\n", "from here, n9 answers at its address"},
     };
     struct doctor d;
     (void)state;
@@ -76,7 +77,7 @@ static void lines_that_are_well(void **state)
 {
     static const char *const rows[] = {
         "",
-        "ready:yes\r\nnot_ready:\r\n",
+        "ready:yes\r\nnot_ready:\r\nnode:n1\r\n",
         "state_bytes:840\r\nstate_max_bytes:1000\r\n",
         "connections_wanted:10\r\nmaxclients:10\r\nconnected_clients:8\r\n",
         "certificate_ends_s:2592000\r\nnode_certificate_ends_s:2592000\r\n",

@@ -41,17 +41,24 @@ static const char *text_of(const struct belay_reply *row, const char *key)
 }
 
 /* Where this client reaches that node. One that listens on all addresses is asked where its peers
- * call it. */
+ * call it; a port alone is one of loopback. */
 static bool address_of(const struct look *l, const struct belay_reply *m, char *ret, size_t cap)
 {
     const char *listen = text_of(m, "listen"), *peer = text_of(m, "peer");
-    const char *port = strrchr(listen, ':'), *peer_port = strrchr(peer, ':');
-    if (!port || !peer_port)
+    const char *colon = strrchr(listen, ':'), *peer_colon = strrchr(peer, ':');
+    const char *port = colon ? colon + 1 : listen, *host = listen;
+    int host_len = colon ? (int)(colon - listen) : 0;
+    if (!*port)
         return false;
-    bool all = strncmp(listen, "0.0.0.0:", 8) == 0 || strncmp(listen, "[::]:", 5) == 0;
-    const char *host = all ? peer : listen;
-    int host_len = (int)(all ? peer_port - peer : port - listen);
-    return snprintf(ret, cap, "%s%.*s%s", l->tls ? "tls://" : "", host_len, host, port) <
+    if (!colon) {
+        host = "127.0.0.1";
+        host_len = (int)strlen(host);
+    } else if (peer_colon &&
+               (strncmp(listen, "0.0.0.0:", 8) == 0 || strncmp(listen, "[::]:", 5) == 0)) {
+        host = peer;
+        host_len = (int)(peer_colon - peer);
+    }
+    return snprintf(ret, cap, "%s%.*s:%s", l->tls ? "tls://" : "", host_len, host, port) <
            (int)cap;
 }
 
@@ -82,12 +89,18 @@ static void ask_node(struct look *l, const struct belay_reply *m)
 {
     char address[512];
     const struct belay_reply *info;
-    if (!belay_int(belay_get(m, "up"), 0) || !address_of(l, m, address, sizeof address))
+    l->d->where = text_of(m, "name");
+    if (!belay_int(belay_get(m, "up"), 0))
         return; /* the first node has said so */
+    if (!address_of(l, m, address, sizeof address)) {
+        doctor_find(l->d, DOCTOR_WARNING, "no-address",
+                    "it does not say where clients reach it");
+        doctor_advise(l->d, "Run belay doctor on its machine, too.");
+        return;
+    }
     struct cli there = *l->d->c;
     there.belay = NULL;
     there.addrs = address;
-    l->d->where = text_of(m, "name");
     if (cli_connect(&there) == CLI_OK) {
         int err = belay_call(there.belay, &info, "INFO", NULL);
         if (err)

@@ -144,9 +144,24 @@ static void look_disk(struct doctor *d, const struct doctor_node *n)
     }
 }
 
+/* The address of a node that listens on loopback is on this machine another one's. */
+static bool is_another(struct doctor *d, const struct doctor_node *n)
+{
+    char name[256];
+    if (!doctor_line(n->info, "node", name, sizeof name) || strcmp(name, n->name) == 0)
+        return false;
+    doctor_find(d, DOCTOR_WARNING, "no-address", "from here, %s answers at its address", name);
+    doctor_advise(d, "Run belay doctor on its machine, too, or give it a --listen address that "
+                     "other machines reach.");
+    return true;
+}
+
 static void look_node(struct doctor *d, const struct doctor_node *n)
 {
     d->where = n->name;
+    if (is_another(d, n))
+        return;
+    doctor_saw(d, n->name);
     look_ready(d, n);
     look_memory(d, n);
     look_connections(d, n);
@@ -180,9 +195,7 @@ static void look_versions(struct doctor *d, const struct doctor_node *nodes, siz
 
 void doctor_nodes(struct doctor *d, const struct doctor_node *nodes, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         look_node(d, &nodes[i]);
-        doctor_saw(d, nodes[i].name);
-    }
     look_versions(d, nodes, n);
 }
