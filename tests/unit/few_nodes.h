@@ -53,6 +53,7 @@ struct node {
     uint64_t fast_ppm; /* its clock gains so much on the others */
     const char *ended; /* why, if it may (may_end) and did */
     bool may_end;
+    uint64_t commits, slowest_ns; /* entries that it was told of, and the longest of them */
 };
 
 struct world {
@@ -120,12 +121,27 @@ static inline void node_fatal(void *ctx, const char *text)
     n->ended = text;
 }
 
+static inline uint64_t node_now_ns(void *ctx)
+{
+    return node_now(ctx) * 1000000;
+}
+
+static inline void node_committed(void *ctx, uint64_t ns)
+{
+    struct node *n = ctx;
+    n->commits++;
+    if (ns > n->slowest_ns)
+        n->slowest_ns = ns;
+}
+
 static const struct replica_env host = {.now_ms = node_now,
                                         .write = node_write,
                                         .send = node_send,
                                         .snapshot = node_snapshot,
                                         .fetch = node_fetch,
-                                        .fatal = node_fatal};
+                                        .fatal = node_fatal,
+                                        .now_ns = node_now_ns,
+                                        .committed = node_committed};
 
 /* --- life --- */
 

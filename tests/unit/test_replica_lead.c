@@ -302,6 +302,35 @@ static void submit(struct world *w, size_t group)
 }
 
 /* What is much goes in several frames. */
+static void a_commit_takes_as_long_as_the_disk_and_one_that_never_came_is_not_told(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    struct node *n = &w->nodes[1];
+    run(w, 5000);
+    w->disk_ms = 40;
+    n->slowest_ns = 0;
+    uint64_t before = n->commits;
+    uint64_t follower = w->nodes[2].commits;
+    submit(w, 0);
+    run(w, 150);
+    assert_int_equal(n->commits, before + 1);
+    assert_int_equal(w->nodes[2].commits, follower);
+    assert_in_range(n->slowest_ns, 40 * 1000000, 100 * 1000000);
+    w->cut = 1;
+    submit(w, 0); /* into a log that the others do not see: the next leader replaces it */
+    run(w, 3000);
+    w->cut = 0;
+    run(w, 5000);
+    assert_string_equal(leaders(w, 1), "1 2 3 1");
+    assert_in_range(n->slowest_ns, 40 * 1000000, 300 * 1000000);
+    before = n->commits;
+    submit(w, 0);
+    run(w, 150);
+    assert_int_equal(n->commits, before + 1); /* the next one is timed again */
+    end(w);
+}
+
 static void no_frame_is_larger_than_it_may_be(void **state)
 {
     (void)state;
@@ -516,6 +545,8 @@ int main(void)
         cmocka_unit_test(slow_disks_do_not_make_the_log_long),
         cmocka_unit_test(a_node_that_stops_leads_nothing_any_more),
         cmocka_unit_test(a_broken_connection_is_believed_if_others_see_it_too),
+        cmocka_unit_test(
+            a_commit_takes_as_long_as_the_disk_and_one_that_never_came_is_not_told),
         cmocka_unit_test(no_frame_is_larger_than_it_may_be),
         cmocka_unit_test(who_is_far_behind_fetches_snapshots),
         cmocka_unit_test(a_lost_piece_is_asked_for_again),
