@@ -261,4 +261,4 @@ clean:
 .PHONY: FORCE all lib tests faults deps-serve quick models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy tsan canaries \
         fuzz soak bench install deb format clean
 .SECONDARY:
--include $(shell find build -name '*.d' 2>/dev/null)
+-include $(shell find build -name '*.d' -type f 2>/dev/null)
