@@ -7,7 +7,8 @@ import struct
 
 from nodes import Nodes
 
-APPEND, FORWARD = 1, 9
+APPEND, FORWARD, ASK = 1, 9, 14
+REMOVE = 1  # what an ASK is about
 TYPES = 16
 
 
@@ -74,11 +75,11 @@ def first_frame(s):
 
 
 def message(kind, shard=0, node=3, term=0, index=0, log_term=0, commit=0, reject=0, seq=0, flags=0,
-            data=b"", entries=()):
+            data=b"", entries=(), conf=b""):
     out = bytes([2, kind]) + varint(shard)
     for v in (node, term, index, log_term, commit, reject, 0, seq, flags, 0):
         out += varint(v)
-    out += text(b"") + text(data) + varint(len(entries))
+    out += text(conf) + text(data) + varint(len(entries))
     for e_term, e_type, e_data in entries:
         out += varint(e_term) + bytes([e_type]) + text(e_data)
     return text(out)
