@@ -3,6 +3,9 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { REPLACE_LOOKS = 300, REPLACE_LOOK_US = 100000 };
 
 static void node_rows(const struct belay_reply *r, struct cli_table *t)
 {
@@ -98,6 +101,57 @@ static int cluster_remove(struct cli *c)
     return cli_done(c, err);
 }
 
+static const struct belay_reply *find_node(const struct belay_reply *status, const char *name)
+{
+    const struct belay_reply *n = belay_at(belay_get(status, "nodes"), 0);
+    while (n && strcmp(belay_text(belay_get(n, "name"), ""), name) != 0)
+        n = n->next;
+    return n;
+}
+
+/* Until all groups have let it go. */
+static int await_gone(struct cli *c, const char *name)
+{
+    const struct belay_reply *r = NULL;
+    for (int i = 0; i < REPLACE_LOOKS; i++) {
+        int err = belay_call(c->belay, &r, "CLUSTER", "STATUS", NULL);
+        if (err)
+            return cli_fail(c, err);
+        if (!find_node(r, name))
+            return CLI_OK;
+        (void)usleep(REPLACE_LOOK_US);
+    }
+    return cli_error(CLI_TIMED_OUT,
+                     "%s is still leaving (belay cluster status); run this again later", name);
+}
+
+/* Removes it, waits, and adds a new one with its name and address. */
+static int cluster_replace(struct cli *c)
+{
+    const struct belay_reply *r = NULL;
+    char name[256];
+    char place[512];
+    size_t len = strcspn(c->words[1], "=");
+    snprintf(name, sizeof name, "%.*s", (int)len, c->words[1]);
+    int err = belay_call(c->belay, &r, "CLUSTER", "STATUS", NULL);
+    if (err)
+        return cli_fail(c, err);
+    const struct belay_reply *node = find_node(r, name);
+    if (node && belay_int(belay_get(node, "up"), 0))
+        return cli_error(CLI_NOT, "%s is up: stop it before it is replaced", name);
+    if (!node && c->words[1][len] == '\0')
+        return cli_error(CLI_NOT, "no member has that name; say %s=HOST:PORT to add it", name);
+    snprintf(place, sizeof place, "%s%s%s", c->words[1], c->words[1][len] ? "" : "=",
+             c->words[1][len] ? "" : belay_text(belay_get(node, "peer"), ""));
+    if (node)
+        err = belay_call(c->belay, NULL, "CLUSTER", "REMOVE", name, NULL);
+    if (err)
+        return cli_fail(c, err);
+    int code = await_gone(c, name);
+    c->words[1] = place;
+    return code == CLI_OK ? cluster_add(c) : code;
+}
+
 static int cluster_transfer(struct cli *c)
 {
     char shard[32];
@@ -174,6 +228,7 @@ static int cluster(struct cli *c)
     } verbs[] = {{"status", 1, 1, "no more words", cluster_status},
                  {"add", 2, 2, "a node", cluster_add},
                  {"remove", 2, 2, "a node", cluster_remove},
+                 {"replace", 2, 2, "a node", cluster_replace},
                  {"transfer", 2, 2, "a node", cluster_transfer},
                  {"priority", 3, 3, "a node and a number", cluster_priority},
                  {"level", 1, 2, "nothing, or a number", cluster_level}};
@@ -185,8 +240,9 @@ static int cluster(struct cli *c)
         int code = cli_connect(c);
         return code == CLI_OK ? verbs[i].run(c) : code;
     }
-    return cli_usage(c, "\"%s\" is none of status, add, remove, transfer, priority, level",
-                     c->words[0]);
+    return cli_usage(
+        c, "\"%s\" is none of status, add, remove, replace, transfer, priority, level",
+        c->words[0]);
 }
 
 static const struct cli_option cluster_options[] = {
@@ -196,18 +252,22 @@ static const struct cli_option cluster_options[] = {
 
 const struct cli_command cli_cmd_cluster = {
     .name = "cluster",
-    .args =
-        "status | add NAME=HOST:PORT | remove NAME | transfer NAME | priority NAME N | level [N]",
+    .args = "status | add NAME=HOST:PORT | remove NAME | replace NAME | transfer NAME |\n"
+            "  priority NAME N | level [N]",
     .summary = "the nodes of a cluster: status, members, leaders, level",
     .about =
         "A new node learns first and votes as soon as it has caught up; ready means that it\n"
         "does so in every group. Any node takes these commands, and answers when it is so.\n"
         "Of the nodes that are up, those with the lowest priority number lead, in turn; 15\n"
         "never leads.\n\n"
+        "replace is for a node that is dead, with its disk: it removes the node and adds a new\n"
+        "one with its name and address (or NAME=HOST:PORT). An empty machine then becomes that\n"
+        "node with the command that is printed.\n\n"
         "The level is the set of rules that the cluster follows. level shows it, and what each\n"
         "member knows; level N raises it when all know that level. It is never lowered.",
     .examples = "  belay cluster status\n"
                 "  belay cluster add n4=10.0.0.4:7200\n"
+                "  belay cluster replace n2\n"
                 "  belay cluster priority n1 3\n"
                 "  belay cluster transfer n2\n"
                 "  belay cluster level 2",
@@ -215,5 +275,5 @@ const struct cli_command cli_cmd_cluster = {
     .min_words = 1,
     .max_words = 3,
     .run = cluster,
-    .words = "status add remove transfer priority level",
+    .words = "status add remove replace transfer priority level",
 };

@@ -127,6 +127,15 @@ static enum belay_err await_member(struct runtime *h)
     return err;
 }
 
+/* The directory knows which node it is: --join is needed once. */
+static void remember(struct runtime *h, struct replica_config *oc)
+{
+    uint64_t node = replica_node_of(h->disk);
+    BELAY_CHECK(oc->members.n == 1);
+    if (node != 0)
+        h->id = oc->members.servers[0].id = node;
+}
+
 /* The directory, and how many groups are in it or will be. */
 static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
 {
@@ -143,6 +152,8 @@ static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
                                             : strerror(errno));
         return err;
     }
+    if (err == BELAY_OK && used && !c->peers && !c->join)
+        remember(h, oc);
     oc->groups_fixed = c->shards != 0;
     size_t usual = c->peers ? HOST_SHARDS_CLUSTER : 1;
     oc->groups = order_groups(c->shards ? c->shards : usual);

@@ -18,10 +18,12 @@
  * never speak, it takes its own word for it after a while, and says so. */
 #include "base/check.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "machine/varint.h"
 #include "raft/replica_core.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 enum { RUN_SHIFT = 32, BEHIND_SAID = 3 };
 
@@ -169,6 +171,19 @@ void start_check_append(struct replica_group *r, const struct peer_message *msg)
                   r->group_no, msg->from, msg->reject, group_last(r->group));
         replica_end(r->o);
     }
+}
+
+uint64_t replica_node_of(struct disk *disk)
+{
+    struct replica *o = mem_zalloc(sizeof *o);
+    struct buf file = {0};
+    uint64_t node = 0;
+    uint64_t groups;
+    enum belay_err err = disk->ops->read(disk, IDENTITY_NAME, &file);
+    bool known = err == BELAY_OK && store_read_identity(o, buf_slice(&file), &node, &groups);
+    buf_done(&file);
+    free(o);
+    return known ? node : 0;
 }
 
 /* --- how far everybody is --- */
