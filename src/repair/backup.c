@@ -133,7 +133,7 @@ enum belay_err backup_look(struct slice file, struct backup_found *ret)
 static uint64_t skip_of(const struct backup_head *head, const struct restore_plan *plan)
 {
     uint64_t age_s = plan->wall_ms > head->wall_ms ? (plan->wall_ms - head->wall_ms) / 1000 : 0;
-    uint64_t most = MACHINE_NUMBER_MAX / RESTORE_SKIP_S;
+    uint64_t most = MACHINE_NUMBER_MAX / 4 / RESTORE_SKIP_S; /* 68 years */
     return RESTORE_SKIP + (age_s < most ? age_s : most) * RESTORE_SKIP_S;
 }
 
