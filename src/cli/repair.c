@@ -232,6 +232,42 @@ int cli_no_data(const char *dir, enum belay_err err)
                      err == BELAY_ERR_IO ? strerror(errno) : err_text(err));
 }
 
+static const char loss_text[] =
+    "This makes a new cluster of what this one node has. Lost may be: everything that was answered\n"
+    "and that only the other nodes have, because this one was behind or cut off. Fences go on so\n"
+    "much higher that none is given twice. Nodes of the old cluster are refused for ever.\n"
+    "Use it only when most nodes are gone for good. A backup may have more.\n";
+
+static int survive(struct repair *r, const char *dir, bool lose_data)
+{
+    const struct inspection *in = repair_found(r);
+    struct buf out = {0};
+    if (in->too_new || !in->can_survive)
+        return cli_error(CLI_NOT, "%s",
+                         in->members == 1
+                             ? "the node is alone: it starts as it is; see --salvage"
+                         : *in->problem ? in->problem
+                                        : "nothing is left to begin with");
+    if (!lose_data) {
+        fputs(loss_text, stderr);
+        return cli_error(CLI_NOT, "say --lose-data to do it; nothing has changed");
+    }
+    enum belay_err err = repair_survive(r);
+    if (err == BELAY_ERR_GONE)
+        return cli_error(CLI_NOT,
+                         "the node was behind in some shards, and what it has of them does not "
+                         "fit together: take another node, or restore a backup; nothing has "
+                         "changed");
+    if (err != BELAY_OK)
+        return failed(r, err);
+    buf_put_str(&out, "A new cluster of one node. The old files are in ");
+    put_word(&out, repair_aside(r));
+    buf_printf(&out, ".\n  belay serve --node %s --peer-listen %s --data ", in->name, in->peer);
+    put_word(&out, dir);
+    buf_put_str(&out, "\n  belay cluster add NAME=HOST:PORT\n");
+    return cli_flush(&out);
+}
+
 static int repair(struct cli *c)
 {
     const char *dir = cli_text(c, "data", NULL);
@@ -240,14 +276,16 @@ static int repair(struct cli *c)
     struct repair *r = NULL;
     if (!dir)
         return cli_usage(c, "--data is missing");
-    if (wants_rejoin && wants_salvage)
-        return cli_usage(c, "--rejoin and --salvage exclude each other");
-    if (cli_given(c, "lose-data") && !wants_salvage)
-        return cli_usage(c, "--lose-data goes with --salvage");
+    bool wants_survival = cli_given(c, "survivor");
+    if (wants_rejoin + wants_salvage + wants_survival > 1)
+        return cli_usage(c, "--rejoin, --salvage and --survivor exclude each other");
+    if (cli_given(c, "lose-data") && !wants_salvage && !wants_survival)
+        return cli_usage(c, "--lose-data goes with --salvage or --survivor");
     enum belay_err err = repair_open(dir, &r);
     if (err != BELAY_OK)
         return cli_no_data(dir, err);
-    int code = wants_rejoin    ? rejoin(r, dir)
+    int code = wants_survival  ? survive(r, dir, cli_given(c, "lose-data"))
+               : wants_rejoin  ? rejoin(r, dir)
                : wants_salvage ? salvage(r, dir, cli_given(c, "lose-data"))
                                : look(c, dir, repair_found(r));
     repair_close(r);
@@ -259,13 +297,15 @@ static const struct cli_option repair_options[] = {
     {"rejoin", 0, CLI_FLAG, NULL,
      "node of a cluster: empty the directory, so that the node can join anew"},
     {"salvage", 0, CLI_FLAG, NULL, "node that is alone: save what can be saved"},
-    {"lose-data", 0, CLI_FLAG, NULL, "with --salvage: even if this loses data"},
+    {"survivor", 0, CLI_FLAG, NULL,
+     "most nodes are gone for good: make a new cluster of what this one has"},
+    {"lose-data", 0, CLI_FLAG, NULL, "with --salvage or --survivor: even if this loses data"},
     {0},
 };
 
 const struct cli_command cli_cmd_repair = {
     .name = "repair",
-    .args = "--data DIR [--rejoin | --salvage [--lose-data]]",
+    .args = "--data DIR [--rejoin | (--salvage | --survivor) [--lose-data]]",
     .summary = "look at a damaged data directory, and mend it",
     .about =
         "A server does not start from a directory in which anything is damaged, missing or cut.\n"
@@ -274,7 +314,9 @@ const struct cli_command cli_cmd_repair = {
         "--rejoin is for a node of a cluster: it must not come back under its old number, because\n"
         "it may have forgotten a vote. The other nodes have all the data, and it can join them as\n"
         "a new member. --salvage is for a node that is alone: it keeps the newest state that can\n"
-        "still be proved. Neither deletes anything: the old files are moved to DIR/.aside-N.",
+        "still be proved. --survivor says what may be lost, and with --lose-data makes a cluster\n"
+        "of its own of a member that is left when most others are gone for good. None of them\n"
+        "deletes anything: the old files are moved to DIR/.aside-N.",
     .examples = "  belay repair --data /var/lib/belay\n"
                 "  belay repair --data /var/lib/belay --rejoin\n"
                 "  belay repair --data /var/lib/belay --salvage --lose-data",

@@ -46,6 +46,7 @@ struct inspection {
     size_t members; /* of its cluster, as far as it knows; 1: it is alone */
     /* what can be saved of a node that is alone */
     bool can_salvage;
+    bool can_survive;      /* of a member whose cluster is gone */
     uint64_t lost_batches; /* each is what one write made durable */
     bool lost_more;        /* and perhaps what cannot be counted: a file that is gone, or cut */
     struct inspect_parts *parts;
@@ -63,5 +64,11 @@ void inspect_close(struct inspection *in); /* zeroed is allowed */
  * `seed` is random.
  */
 BELAY_MUST_CHECK enum belay_err inspect_salvage(const struct inspection *in, struct disk *to,
+                                                uint64_t seed);
+
+/* Only with can_survive: the same of a member of a cluster that has lost its majority for good.
+ * What comes out is alone, and of another cluster. All that is in its log counts, also what it
+ * does not know to be committed. */
+BELAY_MUST_CHECK enum belay_err inspect_survive(const struct inspection *in, struct disk *to,
                                                 uint64_t seed);
 #endif

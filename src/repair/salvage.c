@@ -4,7 +4,8 @@
 #include "repair/create.h"
 #include "repair/inspect_parts.h"
 
-enum { FLUSH_RECORDS = 256 };
+/* A survivor may have been behind for a long time: it skips 2^40 numbers, as a restored backup. */
+enum { FLUSH_RECORDS = 256, SURVIVOR_SKIPS = 1024 };
 
 /* --- what can be kept --- */
 
@@ -77,6 +78,7 @@ void inspect_plan(struct inspection *in)
     if (!p->kept)
         return;
     in->can_salvage = in->members == 1;
+    in->can_survive = in->members > 1 && group_conf_find(&p->conf, in->node);
     in->lost_batches = p->pieces[p->n_pieces - 1].last - p->kept->last;
     for (size_t k = 0; k < p->n_groups; k++) {
         const struct saved *s = find_snapshot(p, p->kept, k);
@@ -128,7 +130,7 @@ static uint64_t last_run(const struct inspection *in)
 /* An entry with an op of the next run: it takes the waiters out of their lines, and the counter
  * goes on behind every number that can have been given before. */
 static void put_skip(struct journal *j, const struct journal_record *at, uint64_t node,
-                     uint64_t run)
+                     uint64_t run, uint64_t times)
 {
     struct op skip = {.kind = OP_TICK, .fence = LIMIT_SKIP};
     struct buf entry = {0};
@@ -136,16 +138,36 @@ static void put_skip(struct journal *j, const struct journal_record *at, uint64_
     op_encode(&skip, &op);
     buf_put_byte(&entry, ENTRY_VERSION);
     varint_put(&entry, 0); /* time stands still */
-    varint_put(&entry, node);
-    varint_put(&entry, run);
-    varint_put(&entry, 1);
-    varint_put_bytes(&entry, buf_slice(&op));
+    for (uint64_t i = 1; i <= times; i++) {
+        varint_put(&entry, node);
+        varint_put(&entry, run);
+        varint_put(&entry, i);
+        varint_put_bytes(&entry, buf_slice(&op));
+    }
     BELAY_CHECK(!entry.oom);
     struct journal_record rec = *at;
     rec.data = buf_slice(&entry);
     journal_append(j, &rec);
     buf_done(&op);
     buf_done(&entry);
+}
+
+/* From here on there is no other member. */
+static void put_alone(const struct inspection *in, struct journal *j,
+                      struct journal_record *rec)
+{
+    const struct group_server *self = group_conf_find(&in->parts->conf, in->node);
+    struct group_conf conf = {.n = 1};
+    struct buf bytes = {0};
+    BELAY_CHECK(self);
+    conf.servers[0] = *self;
+    conf.servers[0].voter = true;
+    group_conf_encode(&conf, &bytes);
+    rec->type = GROUP_ENTRY_CHANGE;
+    rec->data = buf_slice(&bytes);
+    journal_append(j, rec);
+    rec->index++;
+    buf_done(&bytes);
 }
 
 static enum belay_err copy_file(struct disk *from, struct disk *to, const char *name)
@@ -194,10 +216,12 @@ static enum belay_err save_group(const struct inspection *in, size_t group_no,
         if (next % FLUSH_RECORDS == 0)
             err = create_flush(j);
     }
-    rec.type = ENTRY_COMMAND;
     rec.term = term;
     rec.index = next;
-    put_skip(j, &rec, in->node, run);
+    if (in->can_survive)
+        put_alone(in, j, &rec);
+    rec.type = ENTRY_COMMAND;
+    put_skip(j, &rec, in->node, run, in->can_survive ? SURVIVOR_SKIPS : 1);
     return err == BELAY_OK ? create_flush(j) : err;
 }
 
@@ -220,9 +244,8 @@ static enum belay_err save_journal(const struct inspection *in, struct disk *to,
     return err;
 }
 
-enum belay_err inspect_salvage(const struct inspection *in, struct disk *to, uint64_t seed)
+static enum belay_err save(const struct inspection *in, struct disk *to, uint64_t seed)
 {
-    BELAY_CHECK(in->can_salvage);
     const struct inspect_parts *p = in->parts;
     struct replica *o = p->identity; /* what its damaged file said is as good as anything */
     uint64_t run = last_run(in) + 1;
@@ -241,7 +264,19 @@ enum belay_err inspect_salvage(const struct inspection *in, struct disk *to, uin
     o->run = run;
     o->incarnation = seed;
     memset(o->known, 0, sizeof o->known);
-    if (!p->has_identity || o->cluster == 0)
+    if (!p->has_identity || o->cluster == 0 || in->can_survive)
         o->cluster = seed;
     return store_write_identity(o);
+}
+
+enum belay_err inspect_salvage(const struct inspection *in, struct disk *to, uint64_t seed)
+{
+    BELAY_CHECK(in->can_salvage);
+    return save(in, to, seed);
+}
+
+enum belay_err inspect_survive(const struct inspection *in, struct disk *to, uint64_t seed)
+{
+    BELAY_CHECK(in->can_survive);
+    return save(in, to, seed);
 }

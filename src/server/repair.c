@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "server/server.h"
+#include "server/survivor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -150,7 +151,22 @@ static enum belay_err replace(struct repair *r, const char *made, struct disk *d
     return err;
 }
 
-enum belay_err repair_salvage(struct repair *r)
+static enum belay_err make(struct repair *r, const char *made, uint64_t seed, bool survives,
+                           struct disk **disk)
+{
+    const struct inspection *in = &r->found;
+    if (!survives)
+        return inspect_salvage(in, *disk, seed);
+    enum belay_err err = inspect_survive(in, *disk, seed);
+    if (err == BELAY_OK)
+        err = survivor_check(*disk, in->node);
+    else
+        (*disk)->ops->close(*disk);
+    enum belay_err again = disk_file_open(made, disk);
+    return err == BELAY_OK ? again : err;
+}
+
+static enum belay_err build(struct repair *r, bool survives)
 {
     char made[PATH_MAX_BYTES];
     struct disk *disk;
@@ -161,11 +177,21 @@ enum belay_err repair_salvage(struct repair *r)
         err = disk_file_open(made, &disk);
     if (err != BELAY_OK)
         return err;
-    err = inspect_salvage(&r->found, disk, seed >> 1 | 1);
+    err = make(r, made, seed >> 1 | 1, survives, &disk);
     if (err == BELAY_OK)
         err = replace(r, made, disk);
     int saved = errno;
     disk_file_discard(disk, made); /* what has not taken its place: the reserve, or all of it */
     errno = saved;
     return err;
+}
+
+enum belay_err repair_salvage(struct repair *r)
+{
+    return build(r, false);
+}
+
+enum belay_err repair_survive(struct repair *r)
+{
+    return build(r, true);
 }

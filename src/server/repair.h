@@ -24,6 +24,10 @@ BELAY_MUST_CHECK enum belay_err repair_rejoin(struct repair *r);
 /* Makes it one from which a node that is alone starts, with what can be saved. Only with
  * can_salvage. BELAY_ERR_CORRUPT: what came out is not sound either; nothing has changed. */
 BELAY_MUST_CHECK enum belay_err repair_salvage(struct repair *r);
+/* Makes it one from which a cluster of its own starts, of a member whose cluster has lost its
+ * majority for good. Only with can_survive. BELAY_ERR_GONE: what it has of the shards does not fit
+ * together; nothing has changed. */
+BELAY_MUST_CHECK enum belay_err repair_survive(struct repair *r);
 const char *repair_aside(const struct repair *r); /* where the old files are now */
 
 /* `belay auth reset`: the node that starts from this directory asks nobody to log in, until
