@@ -698,7 +698,7 @@ static void check_cancel(struct rules *r)
     for (size_t i = 0; i < r->n_waits; i++) {
         struct book_wait *w = &r->waits[i];
         bool gone = run ? once_dead_run(w->asker, op->target) : w->asker == op->target;
-        if (!w->asker || !gone)
+        if (!w->asker || !gone || is_over(r, w->session))
             continue;
         if (!stays || !w->has_id)
             sim_wrong(r->w, "I12", "op %" PRIu64 ": asker %" PRIx64 " is gone and waits",
@@ -712,7 +712,7 @@ static void check_cancel(struct rules *r)
     if (run)
         r->nodes[op_node(op->target)].silent = false;
     for (size_t i = 0; !(stays && (run || op->request.len)) && i < r->n_holds; i++)
-        if (r->holds[i].asker == op->target)
+        if (r->holds[i].asker == op->target && !is_over(r, r->holds[i].session))
             sim_wrong(r->w, "I12", "op %" PRIu64 ": asker %" PRIx64 " is gone and holds",
                       op->index, op->target);
 }

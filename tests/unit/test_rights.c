@@ -52,6 +52,8 @@ static const struct {
     {"CLUSTER PRIORITY", 'c'},
     {"LOG LEVEL", 'c'},
     {"CLUSTER LEVEL", 'c'},
+    {"BACKUP START", 'c'},
+    {"BACKUP READ", 'c'},
     {"USE", '*'},
     {"WATCH", 'r'},
     {"UNWATCH", '*'},
@@ -150,6 +152,8 @@ static const char *sample(enum param p, const struct command *cmd)
         {P_PATH_FENCE, "7"},
         {P_PRIORITY, "7"},
         {P_LEVEL, "2"},
+        {P_BACKUP, "7"},
+        {P_OFFSET, "7"},
         {P_SCRIPT, unlock_script},
         {P_JSON, "{\"session\":\"s\",\"statements\":[{\"assert\":{\"lock\":{\"name\":\"n\","
                  "\"owner\":\"o\"}}}]}"},
