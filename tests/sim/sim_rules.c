@@ -39,7 +39,7 @@ struct book_wait {
 };
 
 struct book_session {
-    uint64_t id, ttl_ms, linger_ms, end_ms; /* end_ms: 0: known to group 0 */
+    uint64_t id, ttl_ms, linger_ms, end_ms; /* ttl_ms 0: a guest, whose end group 0 knows */
     bool ends;                              /* closed, and what it has goes in parts */
 };
 
@@ -198,7 +198,7 @@ static bool is_over(const struct rules *r, uint64_t session)
     for (size_t i = 0; session && i < r->n_sessions; i++) {
         const struct book_session *s = &r->sessions[i];
         if (s->id == session)
-            return s->ends || (s->end_ms && s->end_ms <= r->now_ms);
+            return s->ends || (s->ttl_ms && s->end_ms <= r->now_ms);
     }
     return false;
 }
