@@ -65,7 +65,7 @@ struct judge *judge_open(struct sim_world *w)
         machine_set_batch(j->logs[i].machine, w->plan.batch);
         if (w->plan.groups > 1)
             machine_set_group(j->logs[i].machine, (unsigned)i, (unsigned)w->plan.groups);
-        j->logs[i].rules = rules_open(w, i);
+        j->logs[i].rules = rules_open(w, i, j->logs[i].machine);
         j->logs[i].stamps = mem_zalloc(STAMPS * sizeof(struct stamp));
     }
     return j;
@@ -292,8 +292,7 @@ static void append(struct judge *j, size_t group, const struct op *op, struct st
                   op->index);
     }
     note_messages(j, group);
-    bool due = machine_due(log->machine) <= machine_now(log->machine);
-    rules_step(log->rules, op, log->fx.events, log->fx.n, due);
+    rules_step(log->rules, op, log->fx.events, log->fx.n);
 }
 
 /* Where a member lies nothing can be said of what the nodes do. */

@@ -11,11 +11,9 @@ void __real_machine_query(const struct machine *m, const struct op *op, struct e
 
 /* sim_rules.c: what must hold in the order of the log, from ops and events alone. */
 struct rules;
-struct rules *rules_open(struct sim_world *w, size_t shard);
+struct rules *rules_open(struct sim_world *w, size_t shard, const struct machine *m);
 void rules_close(struct rules *r);
-/* `due`: the step has left something that is due. */
-void rules_step(struct rules *r, const struct op *op, const struct event *events, size_t n,
-                bool due);
+void rules_step(struct rules *r, const struct op *op, const struct event *events, size_t n);
 /* Is this fence of the op's lock current? */
 bool rules_holds(const struct rules *r, const struct op *op, uint64_t fence);
 

@@ -39,8 +39,8 @@ struct book_wait {
 };
 
 struct book_session {
-    uint64_t id, ttl_ms, linger_ms, end_ms; /* ttl_ms 0: a guest, whose end group 0 knows */
-    bool ends;                              /* closed, and what it has goes in parts */
+    uint64_t id, ttl_ms, linger_ms, end_ms;
+    char name[16];
 };
 
 struct book_closed {
@@ -49,6 +49,7 @@ struct book_closed {
 
 struct rules {
     struct sim_world *w;
+    const struct machine *machine; /* is asked only whether something is over, or due */
     size_t shard;
     uint64_t now_ms, top; /* top: the highest number given out */
     struct book_hold holds[BOOK_MAX];
@@ -66,10 +67,11 @@ struct rules {
     const struct op *op;        /* of this step */
 };
 
-struct rules *rules_open(struct sim_world *w, size_t shard)
+struct rules *rules_open(struct sim_world *w, size_t shard, const struct machine *m)
 {
     struct rules *r = mem_zalloc(sizeof *r);
     r->w = w;
+    r->machine = m;
     r->shard = shard;
     r->once = once_open(w);
     return r;
@@ -192,22 +194,16 @@ static struct book_session *session_by_id(struct rules *r, uint64_t id)
     return NULL;
 }
 
-/* Nothing is held in a session that is over, though what it has may go in later steps. */
+/* Nothing is held in a session that is over, though what it has may go in later steps. When that
+ * is, the book does not know to the millisecond: asking again may have kept it. */
 static bool is_over(const struct rules *r, uint64_t session)
 {
-    for (size_t i = 0; session && i < r->n_sessions; i++) {
-        const struct book_session *s = &r->sessions[i];
-        if (s->id == session)
-            return s->ends || (s->ttl_ms && s->end_ms <= r->now_ms);
-    }
+    struct machine_session lives;
+    for (size_t i = 0; session && i < r->n_sessions; i++)
+        if (r->sessions[i].id == session)
+            return !machine_session(r->machine, SLICE(""), slice_str(r->sessions[i].name),
+                                    &lives);
     return false;
-}
-
-static void session_ends(struct rules *r, struct slice session)
-{
-    struct book_session *s = session_by_id(r, id_of(session, slice_of("", 0)));
-    if (s)
-        s->ends = true;
 }
 
 static void drop_hold(struct rules *r, struct book_hold *h)
@@ -452,14 +448,21 @@ static void prolonged(struct rules *r, const struct event *ev)
     }
 }
 
+static struct book_session *add_session(struct rules *r, struct slice id)
+{
+    struct book_session *s = &r->sessions[r->n_sessions++];
+    BELAY_CHECK(r->n_sessions <= BOOK_MAX && id.len < sizeof s->name);
+    *s = (struct book_session){.id = id_of(id, slice_of("", 0))};
+    memcpy(s->name, id.data, id.len);
+    return s;
+}
+
 static void session_opened(struct rules *r, const struct event *ev)
 {
-    BELAY_CHECK(r->n_sessions < BOOK_MAX);
-    r->sessions[r->n_sessions++] =
-        (struct book_session){.id = id_of(ev->session, slice_of("", 0)),
-                              .ttl_ms = r->op->ttl_ms,
-                              .linger_ms = r->op->linger_ms,
-                              .end_ms = ev->at_ms + r->op->ttl_ms};
+    struct book_session *s = add_session(r, ev->session);
+    s->ttl_ms = r->op->ttl_ms;
+    s->linger_ms = r->op->linger_ms;
+    s->end_ms = ev->at_ms + r->op->ttl_ms;
 }
 
 static void session_ended(struct rules *r, const struct event *ev)
@@ -557,10 +560,8 @@ static void take_event(struct rules *r, const struct event *ev)
         session_opened(r, ev);
         break;
     case EVENT_SESSION_ENDED:
-        if (ev->news || !ev->asker)
+        if (ev->news || !ev->asker) /* else it is an answer that is kept until it is true */
             session_ended(r, ev);
-        else /* an answer that is kept until it is true */
-            session_ends(r, ev->session);
         break;
     case EVENT_DEADLOCK:
     case EVENT_CHECKED:
@@ -622,10 +623,8 @@ static void keep_sessions(struct rules *r, const struct event *events, size_t n)
 
 static void guest_comes(struct rules *r, struct slice session)
 {
-    uint64_t id = id_of(session, slice_of("", 0));
-    BELAY_CHECK(r->n_sessions < BOOK_MAX);
-    if (!session_by_id(r, id))
-        r->sessions[r->n_sessions++] = (struct book_session){.id = id};
+    if (!session_by_id(r, id_of(session, slice_of("", 0))))
+        (void)add_session(r, session);
 }
 
 /* A session that is used in a shard is known there by a message of group 0; by another one,
@@ -650,8 +649,6 @@ static void take_messages(struct rules *r, bool before)
             keep_until(r, message.session, r->now_ms + message.ttl_ms);
         if (!before && message.kind == OP_SESSION_ENROL)
             keep(r, message.session);
-        if (!before && message.kind == OP_SESSION_CLOSE)
-            session_ends(r, message.session);
     }
     if (!before)
         r->taken[r->op->target] = taken;
@@ -773,11 +770,10 @@ static void hear_node(struct rules *r, const struct op *op)
     r->nodes[node].silent = silent;
 }
 
-void rules_step(struct rules *r, const struct op *op, const struct event *events, size_t n,
-                bool due)
+void rules_step(struct rules *r, const struct op *op, const struct event *events, size_t n)
 {
     r->op = op;
-    r->due = due;
+    r->due = machine_due(r->machine) <= machine_now(r->machine);
     if (op->now_ms > r->now_ms)
         r->now_ms = op->now_ms;
     if (op->kind == OP_NODE)
