@@ -148,7 +148,7 @@ static const struct sim_node *node_in(const struct sim_world *w, size_t place)
 }
 
 /* I38: its node is dead, and everybody knew when this was ordered: their connections with it
- * had ended, and nobody has been stopped or started since. */
+ * had ended, or, of those that were started since, it was silent for long; nobody was stopped. */
 static void check_dead(const struct rules *r, const struct book_wait *w)
 {
     const struct sim_world *world = r->w;
@@ -157,7 +157,8 @@ static void check_dead(const struct rules *r, const struct book_wait *w)
         !n || n->order || !n->lost_ms)
         return;
     uint64_t known = n->lost_ms > w->known_ms ? n->lost_ms : w->known_ms;
-    known = known > world->calm_ms ? known : world->calm_ms;
+    if (world->calm_ms > n->lost_ms)
+        known = (known > world->calm_ms ? known : world->calm_ms) + ORDER_UNHEARD_MS;
     if (judge_stamped_at(world->judge, r->shard, r->op->now_ms) > known + KNOWN_MS)
         sim_wrong(r->w, "I38",
                   "op %" PRIu64 ": ticket %" PRIu64 " is granted, and node %" PRIu64 " is dead",
