@@ -5,26 +5,33 @@
 
 #include <stdlib.h>
 
-/* What is kept of an event, its bytes right behind it: news say that something happened, not
- * what is inside. A body or a row is for the asker. Small, because the ring is written at every
- * step and should stay in the cache. */
-struct feed_event {
-    uint64_t at_ms, fence, ticket, position, count, expires_in_ms, waited_ms;
-    uint8_t kind, reason, mode, forever;
-    uint16_t account_len, ns_len, name_len, owner_len, session_len, text_len, by_len;
-    char bytes[];
+/* The bytes of events that followed each other. It is given back when the newest of them is
+ * dropped; an event shares bytes only with others of its slab. */
+struct slab {
+    struct slab *next; /* the next newer one */
+    uint64_t last;     /* number of its newest event */
+    size_t used;
+    char bytes[UINT16_MAX];
 };
 
-struct feed_slot {
-    struct feed_event *kept;
-    size_t cap; /* of its bytes */
+/* What is kept of an event: news say that something happened, not what is inside. A body or a
+ * row is for the asker. Small, because the ring is written at every step and should stay in the
+ * cache. */
+struct feed_event {
+    uint64_t at_ms, fence, ticket, position, count, expires_in_ms, waited_ms;
+    struct slab *slab;
+    const char *bytes;       /* account, namespace, owner, session, by */
+    const char *name, *text; /* perhaps those of the event before */
+    uint16_t account_len, ns_len, name_len, owner_len, session_len, text_len, by_len;
+    uint8_t kind, reason, mode, forever;
 };
 
 struct feed {
-    struct feed_slot *slots;
+    struct feed_event *slots;
     size_t cap;
     uint64_t next;  /* number of the next event */
     uint64_t first; /* what is before it is gone; so is what is before next - cap */
+    struct slab *oldest, *newest, *spare; /* NULL: none */
     struct list watchers;
     struct event shown; /* what feed_get() gave out last */
 };
@@ -50,9 +57,13 @@ void feed_close(struct feed *f)
 {
     if (!f)
         return;
-    for (size_t i = 0; i < f->cap; i++)
-        free(f->slots[i].kept);
+    for (struct slab *slab = f->oldest; slab;) {
+        struct slab *next = slab->next;
+        free(slab);
+        slab = next;
+    }
     list_each_safe(it, &f->watchers) list_remove(it);
+    free(f->spare);
     free(f->slots);
     free(f);
 }
@@ -66,19 +77,55 @@ static void wake(struct feed *f, const struct event *ev)
     }
 }
 
+/* Gives back the slabs of which no event is left once the next one is written. */
+static void drop_slabs(struct feed *f)
+{
+    while (f->oldest != f->newest && f->next - f->oldest->last >= f->cap) {
+        struct slab *gone = f->oldest;
+        f->oldest = gone->next;
+        free(f->spare);
+        f->spare = gone;
+    }
+}
+
+/* The slab for so many bytes more. */
+static struct slab *slab_for(struct feed *f, size_t bytes)
+{
+    BELAY_CHECK(bytes <= UINT16_MAX); /* names and descriptions: far below */
+    if (f->newest && sizeof f->newest->bytes - f->newest->used >= bytes)
+        return f->newest;
+    struct slab *slab = f->spare ? f->spare : mem_alloc(sizeof *slab);
+    f->spare = NULL;
+    slab->next = NULL;
+    slab->used = 0;
+    if (f->newest)
+        f->newest->next = slab;
+    else
+        f->oldest = slab;
+    return f->newest = slab;
+}
+
+/* Thousands in a row may be about the same lock, for the same reason: what is long they share
+ * with the event before. */
+static const char *put_shared(char **at, struct slice bytes, const char *before, size_t len)
+{
+    enum { SHARED_BYTES_MIN = 64 };
+    if (bytes.len >= SHARED_BYTES_MIN && slice_eq(slice_of(before, len), bytes))
+        return before;
+    const char *put = *at;
+    *at = slice_put(*at, bytes);
+    return put;
+}
+
 uint64_t feed_append(struct feed *f, const struct event *ev)
 {
-    struct feed_slot *slot = &f->slots[f->next % f->cap];
+    drop_slabs(f);
     struct slice text = ev->kind == EVENT_BROKEN ? ev->text : SLICE(""); /* no body */
-    size_t need = ev->account.len + ev->ns.len + ev->name.len + ev->owner.len +
-                  ev->session.len + text.len + ev->by.len;
-    BELAY_CHECK(need <= UINT16_MAX); /* names and descriptions: far below */
-    if (need > slot->cap || !slot->kept) {
-        free(slot->kept);
-        slot->cap = (need + 31) / 32 * 32;
-        slot->kept = mem_alloc(sizeof *slot->kept + slot->cap);
-    }
-    struct feed_event *k = slot->kept;
+    struct slab *slab =
+        slab_for(f, ev->account.len + ev->ns.len + ev->name.len + ev->owner.len +
+                        ev->session.len + text.len + ev->by.len);
+    size_t at = f->next % f->cap;
+    struct feed_event *k = &f->slots[at];
     *k = (struct feed_event){.at_ms = ev->at_ms,
                              .fence = ev->fence,
                              .ticket = ev->ticket,
@@ -86,25 +133,33 @@ uint64_t feed_append(struct feed *f, const struct event *ev)
                              .count = ev->count,
                              .expires_in_ms = ev->expires_in_ms,
                              .waited_ms = ev->waited_ms,
+                             .slab = slab,
+                             .bytes = slab->bytes + slab->used,
                              .kind = (uint8_t)ev->kind,
                              .reason = (uint8_t)ev->reason,
                              .mode = (uint8_t)ev->mode,
                              .forever = ev->forever,
                              .account_len = (uint16_t)ev->account.len,
                              .ns_len = (uint16_t)ev->ns.len,
+                             .name_len = (uint16_t)ev->name.len,
                              .owner_len = (uint16_t)ev->owner.len,
                              .session_len = (uint16_t)ev->session.len,
-                             .name_len = (uint16_t)ev->name.len,
                              .text_len = (uint16_t)text.len,
                              .by_len = (uint16_t)ev->by.len};
-    char *at = slice_put(k->bytes, ev->account);
-    at = slice_put(at, ev->ns);
-    at = slice_put(at, ev->name);
-    at = slice_put(at, ev->owner);
-    at = slice_put(at, ev->session);
-    at = slice_put(at, text);
-    (void)slice_put(at, ev->by);
-    uint64_t seq = f->next++;
+    char *to = slice_put(slab->bytes + slab->used, ev->account);
+    to = slice_put(to, ev->ns);
+    to = slice_put(to, ev->owner);
+    to = slice_put(to, ev->session);
+    to = slice_put(to, ev->by);
+    static const struct feed_event none;
+    const struct feed_event *before = &f->slots[(at ? at : f->cap) - 1];
+    if (f->next == f->first || before == k || before->slab != slab)
+        before = &none; /* there is none, or its bytes are elsewhere */
+    k->name = put_shared(&to, ev->name, before->name, before->name_len);
+    k->text = put_shared(&to, text, before->text, before->text_len);
+    slab->used = (size_t)(to - slab->bytes);
+    BELAY_CHECK(slab->used <= sizeof slab->bytes);
+    uint64_t seq = slab->last = f->next++;
     wake(f, ev);
     return seq;
 }
@@ -127,7 +182,7 @@ enum belay_err feed_get(struct feed *f, uint64_t seq, const struct event **ret_e
     BELAY_CHECK(seq < f->next);
     if (seq < f->first || f->next - seq > f->cap)
         return BELAY_ERR_GONE;
-    const struct feed_event *k = f->slots[seq % f->cap].kept;
+    const struct feed_event *k = &f->slots[seq % f->cap];
     f->shown = (struct event){.kind = (enum event_kind)k->kind,
                               .news = true,
                               .reason = (enum reason)k->reason,
@@ -143,11 +198,11 @@ enum belay_err feed_get(struct feed *f, uint64_t seq, const struct event **ret_e
     const char *at = k->bytes;
     f->shown.account = show(&at, k->account_len);
     f->shown.ns = show(&at, k->ns_len);
-    f->shown.name = show(&at, k->name_len);
     f->shown.owner = show(&at, k->owner_len);
     f->shown.session = show(&at, k->session_len);
-    f->shown.text = show(&at, k->text_len);
     f->shown.by = show(&at, k->by_len);
+    f->shown.name = slice_of(k->name, k->name_len);
+    f->shown.text = slice_of(k->text, k->text_len);
     *ret_ev = &f->shown;
     return BELAY_OK;
 }

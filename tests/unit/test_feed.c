@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static uint64_t append(struct feed *f, const char *name)
 {
@@ -84,6 +85,82 @@ static void a_slot_grows_and_is_used_again(void **state)
         assert_int_equal(feed_get(f, i + 1, &got), BELAY_OK);
         assert_true(slice_eq(got->name, slice_str(names[i])));
     }
+    feed_close(f);
+}
+
+enum { LONG_BYTES = 512, TEXT_BYTES = 900, SHOWN = 1000, MANY = 20000, EDGE = 12 };
+
+/* Event i of many: runs of events share a long name, and a reason, of which some are short. */
+static struct event event_of(size_t i, char *bytes)
+{
+    memset(bytes, 'a' + (int)(i / 7 % 5), LONG_BYTES);
+    memset(bytes + LONG_BYTES, 'A' + (int)(i / 3 % 26), TEXT_BYTES);
+    return (struct event){.kind = i % 13 ? EVENT_BROKEN : EVENT_GRANTED,
+                          .fence = i,
+                          .name = slice_of(bytes, i / 7 % 4 ? LONG_BYTES : 5),
+                          .owner = slice_of(bytes, i * 37 % 128),
+                          .session = slice_of(bytes + LONG_BYTES, i % 3),
+                          .text = slice_of(bytes + LONG_BYTES, i / 9 % 2 ? TEXT_BYTES : 70),
+                          .by = slice_of(bytes + LONG_BYTES, i % 9)};
+}
+
+static void is_event(struct feed *f, uint64_t seq, size_t i)
+{
+    char bytes[LONG_BYTES + TEXT_BYTES];
+    struct event want = event_of(i, bytes);
+    const struct event *got = NULL;
+    assert_int_equal(feed_get(f, seq, &got), BELAY_OK);
+    assert_int_equal(got->fence, i);
+    assert_true(slice_eq(got->name, want.name));
+    assert_true(slice_eq(got->owner, want.owner));
+    assert_true(slice_eq(got->session, want.session));
+    assert_true(slice_eq(got->by, want.by));
+    assert_true(slice_eq(got->text, want.kind == EVENT_BROKEN ? want.text : SLICE("")));
+}
+
+/* They take some 100 times as much memory as is given back at once. */
+static void what_is_shown_is_right_while_others_are_dropped(void **state)
+{
+    (void)state;
+    struct feed *f = feed_open(SHOWN);
+    char bytes[LONG_BYTES + TEXT_BYTES];
+    size_t known = 0; /* since the last gap */
+    for (size_t i = 0; i < MANY; i++) {
+        struct event ev = event_of(i, bytes);
+        uint64_t seq = feed_append(f, &ev);
+        memset(bytes, 0, sizeof bytes);
+        known = known < SHOWN ? known + 1 : SHOWN;
+        for (size_t back = 0; back < known && back < EDGE; back++) {
+            is_event(f, seq - back, i - back);
+            is_event(f, seq + 1 - known + back, i + 1 - known + back);
+        }
+        if (i % 3333 == 3332) {
+            feed_gap(f);
+            known = 0;
+        }
+    }
+    feed_close(f);
+}
+
+static struct slice name_of(struct feed *f, uint64_t seq)
+{
+    const struct event *got = NULL;
+    assert_int_equal(feed_get(f, seq, &got), BELAY_OK);
+    return got->name;
+}
+
+static void events_in_a_row_share_a_long_name(void **state)
+{
+    (void)state;
+    struct feed *f = feed_open(8);
+    char name[LONG_BYTES + 1] = {0};
+    memset(name, 'n', LONG_BYTES);
+    uint64_t first = append(f, name), second = append(f, name);
+    assert_ptr_equal(name_of(f, first).data, name_of(f, second).data);
+    name[LONG_BYTES - 1] = 'm';
+    uint64_t third = append(f, name);
+    assert_true(slice_eq(name_of(f, third), slice_str(name)));
+    assert_false(slice_eq(name_of(f, second), slice_str(name)));
     feed_close(f);
 }
 
@@ -169,6 +246,8 @@ int main(void)
         cmocka_unit_test(the_newest_are_kept_and_the_others_are_gone),
         cmocka_unit_test(an_event_is_a_copy),
         cmocka_unit_test(a_slot_grows_and_is_used_again),
+        cmocka_unit_test(what_is_shown_is_right_while_others_are_dropped),
+        cmocka_unit_test(events_in_a_row_share_a_long_name),
         cmocka_unit_test(watchers_are_woken_by_each_event),
         cmocka_unit_test(after_a_gap_everybody_is_told),
         cmocka_unit_test(a_feed_may_start_anywhere),
