@@ -304,6 +304,55 @@ static void holders_in_a_crowd_are_found(void **state)
     script_done(&p);
 }
 
+/* Pages of sessions with descriptions of so many bytes: how many rows the first has. Everybody
+ * is in one of them, once, and none costs more than a page may. */
+static size_t first_page(size_t described)
+{
+    enum { N = 2500 };
+    struct script p;
+    char text[LIMIT_DESCRIPTION_BYTES], id[LIMIT_SESSION_BYTES];
+    memset(text, 'd', sizeof text);
+    script_open(&p);
+    for (size_t i = 0; i < N; i++) {
+        int len = snprintf(id, sizeof id, "s%zu", i);
+        struct op open = {.kind = OP_SESSION_OPEN,
+                          .session = slice_of(id, (size_t)len),
+                          .ttl_ms = 600000,
+                          .text = slice_of(text, described)};
+        assert_int_equal(apply(&p, &open)->kind, EVENT_SESSION_OPENED);
+    }
+    size_t seen = 0, first = 0;
+    for (bool more = true; more;) {
+        struct op list = {.kind = OP_SESSION_LIST, .limit = LIMIT_LIST};
+        list.text = slice_of(id, seen ? (size_t)snprintf(id, sizeof id, "s%zu", seen - 1) : 0);
+        effects_reset(&p.fx);
+        machine_query(p.m, &list, &p.fx);
+        const struct event *ev = &p.fx.events[0];
+        size_t bytes = 0;
+        assert_int_equal(ev->kind, EVENT_ROWS);
+        assert_true(ev->n_rows > 0 && ev->n_rows <= LIMIT_LIST);
+        for (size_t i = 0; i < ev->n_rows; i++) {
+            bytes += ev->sessions[i].id.len + ev->sessions[i].description.len;
+            (void)snprintf(id, sizeof id, "s%zu", seen++);
+            assert_true(slice_eq(ev->sessions[i].id, slice_str(id)));
+        }
+        assert_true(bytes <= LIMIT_LIST_BYTES);
+        first = first ? first : ev->n_rows;
+        more = ev->more;
+    }
+    assert_int_equal(seen, N);
+    script_done(&p);
+    return first;
+}
+
+static void a_page_of_sessions_has_its_limits(void **state)
+{
+    (void)state;
+    assert_int_equal(first_page(0), LIMIT_LIST);
+    size_t rows = first_page(LIMIT_DESCRIPTION_BYTES); /* so few have the bytes of a page */
+    assert_true(rows > LIMIT_LIST / 2 && rows < LIMIT_LIST);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +365,7 @@ int main(void)
         cmocka_unit_test(those_who_time_out_go_in_batches),
         cmocka_unit_test(positions_are_right_while_others_leave),
         cmocka_unit_test(holders_in_a_crowd_are_found),
+        cmocka_unit_test(a_page_of_sessions_has_its_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
