@@ -270,6 +270,11 @@ static int restore(struct cli *c)
     err = restore_make(file, dir, !drops, name);
     if (err == BELAY_ERR_EXISTS)
         return cli_error(CLI_NOT, "%s: it is not empty; nothing has changed", dir);
+    if (err == BELAY_ERR_DENIED)
+        return cli_error(CLI_FAILED,
+                         "%s: it is a symbolic link, or no directory, or others may "
+                         "write into it",
+                         dir);
     if (err == BELAY_ERR_SYNTAX)
         return cli_usage(c, "--node is not a name of a node");
     if (err != BELAY_OK)

@@ -29,7 +29,7 @@ bool backup_head_decode(struct slice content, struct backup_head *ret)
     ret->node = reader_u64(&in);
     ret->groups = reader_u64(&in);
     ret->wall_ms = reader_u64(&in);
-    return !in.bad && ret->id != 0 && ret->groups > 0;
+    return !in.bad && in.left.len == 0 && ret->id != 0 && ret->groups > 0;
 }
 
 static void put_at(char *p, size_t bytes, uint64_t v)
@@ -70,8 +70,11 @@ enum belay_err backup_part(struct slice *left, enum backup_kind kind, uint32_t n
     const char *frame = left->data;
     if (left->len < BACKUP_FRAME || memcmp(frame, MAGIC, sizeof MAGIC) != 0)
         return BELAY_ERR_CORRUPT;
-    if (get_at(frame + AT_VERSION, 4) > FORMAT_BACKUP)
+    uint64_t version = get_at(frame + AT_VERSION, 4);
+    if (version > FORMAT_BACKUP)
         return BELAY_ERR_NO_PROTO;
+    if (version < FORMAT_BACKUP_OLDEST)
+        return BELAY_ERR_CORRUPT;
     uint64_t len = get_at(frame + AT_LENGTH, 8);
     if (get_at(frame + AT_KIND, 4) != (uint64_t)kind ||
         get_at(frame + AT_NUMBER, 4) != number || len > left->len - BACKUP_FRAME)

@@ -4,11 +4,13 @@
 
 #include "repair/backup.h"
 
-/* Reads all of it and judges it (repair/backup.h). BELAY_ERR_IO: errno. */
+/* Reads all of it and judges it (repair/backup.h). BELAY_ERR_TYPE: it is no regular file, as
+ * ret->problem says. BELAY_ERR_IO: errno. */
 BELAY_MUST_CHECK enum belay_err restore_look(const char *path, struct backup_found *ret);
 
 /* Makes the data directory `dir` of it, which must be empty or absent; `name`: of the node, NULL:
- * n1. BELAY_ERR_EXISTS: something is in it. Else as backup_restore(); nothing is left then. */
+ * n1. BELAY_ERR_EXISTS: a file is in it. BELAY_ERR_DENIED: a link, or others may write into it.
+ * Else as backup_restore(). After an error the directory is as it was. */
 BELAY_MUST_CHECK enum belay_err restore_make(const char *path, const char *dir, bool keeps,
                                              const char *name);
 

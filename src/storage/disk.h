@@ -73,9 +73,14 @@ BELAY_MUST_CHECK enum belay_err disk_file_look(const char *path, struct disk **r
 /* The name of a file that was being made when the process ended. */
 bool disk_file_is_half_made(const char *name);
 
-/* Closes it, and removes its directory with all files in it, also those that list() leaves out.
- * What cannot be removed stays. */
+/* Closes it, and removes all files in it, also those that list() leaves out; and its directory
+ * `path`, if that is not NULL. What cannot be removed stays. */
 void disk_file_discard(struct disk *d, const char *path);
+
+/* Looks whether there is a directory `path`, and any file in it, also those that list() leaves
+ * out. Changes nothing. */
+BELAY_MUST_CHECK enum belay_err disk_file_has_any(const char *path, bool *ret_there,
+                                                  bool *ret_any);
 
 /* In a forked child: it must not keep the lock when its parent dies. */
 void disk_file_forget_lock(struct disk *d);

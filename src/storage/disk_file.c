@@ -521,7 +521,21 @@ void disk_file_discard(struct disk *d, const char *path)
     else if (fd >= 0)
         close(fd);
     file_close(d);
-    (void)rmdir(path);
+    if (path)
+        (void)rmdir(path);
+}
+
+enum belay_err disk_file_has_any(const char *path, bool *ret_there, bool *ret_any)
+{
+    DIR *dir = opendir(path);
+    *ret_there = dir != NULL;
+    *ret_any = false;
+    if (!dir)
+        return errno == ENOENT || errno == ENOTDIR ? BELAY_OK : BELAY_ERR_IO;
+    for (struct dirent *e = readdir(dir); e && !*ret_any; e = readdir(dir))
+        *ret_any = !is_folder(dirfd(dir), e);
+    closedir(dir);
+    return BELAY_OK;
 }
 
 void disk_file_forget_lock(struct disk *d)
