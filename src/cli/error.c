@@ -46,12 +46,21 @@ static void put_json(FILE *to, const char *key, const char *word, const char *te
     buf_done(&out);
 }
 
+/* One line, whatever names are in it: a terminal obeys nothing of it. */
+static void put_line(FILE *to, const char *who, const char *text)
+{
+    struct buf out = {0};
+    cli_put_safe(&out, text, strlen(text));
+    fprintf(to, "belay%s%s: %s\n", who[0] ? " " : "", who, buf_cstr(&out));
+    buf_done(&out);
+}
+
 static void put_error(const char *word, const char *text)
 {
     if (as_json)
         put_json(stderr, "error", word, text);
     else
-        fprintf(stderr, "belay: %s\n", text);
+        put_line(stderr, "", text);
 }
 
 int cli_error(int exit_code, const char *format, ...)
@@ -76,7 +85,7 @@ void cli_notice(const char *format, ...)
     if (as_json)
         put_json(stderr, "notice", NULL, buf_cstr(&text));
     else
-        fprintf(stderr, "belay: %s\n", buf_cstr(&text));
+        put_line(stderr, "", buf_cstr(&text));
     buf_done(&text);
 }
 
@@ -86,7 +95,7 @@ static int put_wrong(const struct cli *c, bool usage, const char *text)
     if (as_json && !c->errors) {
         put_error(word_of(CLI_USAGE), text);
     } else {
-        fprintf(to, "belay %s: %s\n", c->command->name, text);
+        put_line(to, c->command->name, text);
         if (usage)
             cli_print_usage(to, c->command);
     }

@@ -114,6 +114,14 @@ int cli_print_json(const struct belay_reply *r)
 
 /* ---- text ------------------------------------------------------------------------------ */
 
+/* What turns the direction of the text: a line would look like another one. U+202A to U+202E,
+ * U+2066 to U+2069. */
+static bool turns(const unsigned char *p)
+{
+    return p[0] == 0xe2 && ((p[1] == 0x80 && p[2] >= 0xaa && p[2] <= 0xae) ||
+                            (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9));
+}
+
 /* Length of the valid, printable UTF-8 sequence at `p`; 0: not one. */
 static size_t utf8_len(const unsigned char *p, size_t left)
 {
@@ -129,7 +137,7 @@ static size_t utf8_len(const unsigned char *p, size_t left)
     bool surrogate = p[0] == 0xed && p[1] > 0x9f;
     bool control = p[0] == 0xc2 && p[1] < 0xa0; /* C1: a terminal obeys these too */
     bool beyond = p[0] == 0xf4 && p[1] > 0x8f;
-    return overlong || surrogate || control || beyond ? 0 : n;
+    return overlong || surrogate || control || beyond || turns(p) ? 0 : n;
 }
 
 void cli_put_safe(struct buf *out, const char *text, size_t len)

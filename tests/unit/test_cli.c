@@ -201,6 +201,9 @@ static void strange_bytes_are_shown_not_obeyed(void **state)
         {"\xed\xa0\x80", "\\xed\\xa0\\x80"},          /* surrogate */
         {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"}, /* beyond Unicode */
         {"a\nb", "a\\x0ab"},
+        {"\xe2\x80\xae", "\\xe2\\x80\\xae"}, /* turns the text */
+        {"\xe2\x81\xa6", "\\xe2\\x81\\xa6"},
+        {"\xe2\x82\xac", "\xe2\x82\xac"}, /* and the euro does not */
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -479,7 +479,7 @@ static int run_queue(int argc, char **argv)
         cli_parse_done(&c);
         return code;
     }
-    fprintf(stderr, "belay queue: there is no \"%s\"\n", argv[1]);
+    (void)cli_error(CLI_USAGE, "queue: there is no \"%s\"", argv[1]);
     return list_rows(stderr, CLI_USAGE);
 }
 
