@@ -111,6 +111,9 @@ void cli_put_command_first(int argc, char **argv);
 void cli_take_typed(struct cli *to, const struct cli *from);
 const struct cli_option *cli_option_at(const struct cli_command *command,
                                        size_t i); /* or NULL */
+/* The option that somebody meant who wrote `name`, or NULL. */
+const struct cli_option *cli_nearest_option(const struct cli_command *command,
+                                            const char *name);
 bool cli_has_option(const struct cli *c, const char *name);
 /* By name; the option must exist in the row. */
 bool cli_given(const struct cli *c, const char *name);

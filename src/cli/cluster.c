@@ -252,8 +252,8 @@ static const struct cli_option cluster_options[] = {
 
 const struct cli_command cli_cmd_cluster = {
     .name = "cluster",
-    .args = "status | add NAME=HOST:PORT | remove NAME | replace NAME | transfer NAME |\n"
-            "  priority NAME N | level [N]",
+    .args = "status | add NAME=HOST:PORT | remove NAME | replace NAME | transfer NAME | "
+            "priority NAME N | level [N]",
     .summary = "the nodes of a cluster: status, members, leaders, level",
     .about =
         "A new node learns first and votes as soon as it has caught up; ready means that it\n"

@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,22 +144,6 @@ static char *trim(char *text)
     return text;
 }
 
-/* The nearest key, or NULL. */
-static const char *nearest(const struct cli *c, const char *key)
-{
-    const struct cli_option *o;
-    const char *best = NULL;
-    size_t least = strlen(key) / 3 + 1;
-    for (size_t i = 0; (o = cli_option_at(c->command, i)); i++) {
-        size_t d = cli_distance(key, o->name);
-        if (d < least && !is_one_of(only_typed, o->name)) {
-            least = d;
-            best = o->name;
-        }
-    }
-    return best;
-}
-
 struct line {
     const char *path;
     unsigned number;
@@ -174,9 +159,9 @@ static int bad_line(const struct cli *c, struct line at, const char *what, const
 static int unknown_key(const struct cli *c, struct line at, const char *key)
 {
     char why[128];
-    const char *best = nearest(c, key);
-    if (best)
-        (void)snprintf(why, sizeof why, "is no key; did you mean %s?", best);
+    const struct cli_option *best = cli_nearest_option(c->command, key);
+    if (best && !is_one_of(only_typed, best->name))
+        (void)snprintf(why, sizeof why, "is no key; did you mean %s?", best->name);
     else
         (void)snprintf(why, sizeof why, "is no key; \"belay help serve\" lists the options");
     return bad_line(c, at, key, why);
@@ -233,9 +218,11 @@ static int apply_file(struct cli *c, const char *path, const bool *taken, struct
     struct buf bytes = {0};
     char *text = NULL;
     int code = CLI_OK;
-    if (buf_read_file(&bytes, path, FILE_BYTES_MAX) != BELAY_OK)
-        code = cli_usage(c, "--config %s cannot be read, or has more than %d bytes", path,
-                         FILE_BYTES_MAX);
+    enum belay_err err = buf_read_file(&bytes, path, FILE_BYTES_MAX);
+    if (err == BELAY_ERR_TOO_BIG)
+        code = cli_usage(c, "--config %s has more than %d bytes", path, FILE_BYTES_MAX);
+    else if (err != BELAY_OK)
+        code = cli_usage(c, "--config %s: %s", path, strerror(errno));
     else if (strlen(buf_cstr(&bytes)) != buf_len(&bytes))
         code = cli_usage(c, "--config %s is no text: it has NUL bytes", path);
     else

@@ -80,7 +80,9 @@ int cli_connect(struct cli *c)
     if (code == BELAY_E_OK)
         return use_tls(c);
     if (code == BELAY_E_USAGE)
-        return cli_usage(c, "\"%s\" is not a list of addresses: host:port,tls://host:port",
+        return cli_usage(c,
+                         "\"%s\" is not an address (HOST:PORT, tls://HOST:PORT, unix:///PATH), "
+                         "nor several with commas between them",
                          o.addrs ? o.addrs : getenv("BELAY_ADDR"));
     return cli_error(CLI_FAILED, "%s", belay_code_text(code));
 }

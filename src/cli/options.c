@@ -220,6 +220,31 @@ static bool set_value(struct cli *c, const struct cli_option *o, size_t i, const
     return !why;
 }
 
+const struct cli_option *cli_nearest_option(const struct cli_command *command, const char *name)
+{
+    const struct cli_option *o, *best = NULL;
+    size_t least = strlen(name) / 3 + 1; /* more than a third wrong is another word */
+    for (size_t i = 0; (o = cli_option_at(command, i)); i++) {
+        size_t d = cli_distance(name, o->name);
+        if (d < least) {
+            least = d;
+            best = o;
+        }
+    }
+    return best;
+}
+
+static void tell_unknown(const struct cli *c, const char *name, size_t len)
+{
+    char word[64];
+    (void)snprintf(word, sizeof word, "%.*s", (int)len, name);
+    const struct cli_option *best = cli_nearest_option(c->command, word);
+    if (best)
+        cli_usage(c, "there is no option --%s; did you mean --%s?", word, best->name);
+    else
+        cli_usage(c, "there is no option --%s", word);
+}
+
 /* NULL: there is none, and it said so. */
 static const struct cli_option *find_option(struct cli *c, const char *name, size_t len,
                                             char letter, size_t *ret_i)
@@ -236,7 +261,7 @@ static const struct cli_option *find_option(struct cli *c, const char *name, siz
     if (letter)
         cli_usage(c, "there is no option -%c", letter);
     else
-        cli_usage(c, "there is no option --%.*s", (int)len, name);
+        tell_unknown(c, name, len);
     return NULL;
 }
 
@@ -308,6 +333,22 @@ static void look_for_json(int argc, char **argv)
             cli_errors_as_json();
 }
 
+/* What its arguments begin with is a name to fill in (NAME... -- COMMAND) or one of several words to
+ * choose from (open | ls). */
+static void tell_missing(const struct cli *c)
+{
+    const char *args = c->command->args;
+    for (size_t i = 0; i < c->n_words; i++) {
+        args += strcspn(args, " ");
+        args += strspn(args, " ");
+    }
+    size_t len = strspn(args, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    if (len)
+        cli_usage(c, "%.*s is missing", (int)len, args);
+    else
+        cli_usage(c, "%s", c->n_words ? "an argument is missing" : "a subcommand is missing");
+}
+
 bool cli_parse(struct cli *c, int argc, char **argv)
 {
     look_for_json(argc, argv);
@@ -327,7 +368,7 @@ bool cli_parse(struct cli *c, int argc, char **argv)
     if (cli_given(c, "help"))
         return true;
     if (c->n_words < (size_t)c->command->min_words)
-        cli_usage(c, "%s", c->n_words ? "an argument is missing" : "a subcommand is missing");
+        tell_missing(c);
     else if (c->n_words > (size_t)c->command->max_words)
         cli_usage(c, "\"%s\" is one word too many", c->words[c->command->max_words]);
     else

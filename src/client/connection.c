@@ -215,12 +215,17 @@ static void on_connected(struct belay *b)
         greet(b);
 }
 
+static void connect_failed(struct belay *b, int err)
+{
+    connection_fail(b, BELAY_E_CONNECT, "cannot reach %s: %s%s", b->addrs[b->at].text,
+                    strerror(err), err == ECONNREFUSED ? "; is a server running there?" : "");
+}
+
 static void connect_to(struct belay *b, const struct sockaddr *to, socklen_t len)
 {
-    const char *shown = b->addrs[b->at].text;
     b->fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (b->fd < 0) {
-        connection_fail(b, BELAY_E_CONNECT, "cannot reach %s: %s", shown, strerror(errno));
+        connect_failed(b, errno);
         return;
     }
     int one = 1; /* without it small requests wait for the answer of the one before */
@@ -232,7 +237,7 @@ static void connect_to(struct belay *b, const struct sockaddr *to, socklen_t len
     if (connect(b->fd, to, len) == 0)
         on_connected(b);
     else if (errno != EINPROGRESS)
-        connection_fail(b, BELAY_E_CONNECT, "cannot reach %s: %s", shown, strerror(errno));
+        connect_failed(b, errno);
 }
 
 /* Tries the next address that the name resolved to. */
@@ -288,8 +293,7 @@ static void finish_connect(struct belay *b)
     if (getsockopt(b->fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0)
         err = errno;
     if (err)
-        connection_fail(b, BELAY_E_CONNECT, "cannot reach %s: %s", b->addrs[b->at].text,
-                        strerror(err));
+        connect_failed(b, err);
     else
         on_connected(b);
 }

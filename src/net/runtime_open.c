@@ -136,6 +136,24 @@ static void remember(struct runtime *h, struct replica_config *oc)
         h->id = oc->members.servers[0].id = node;
 }
 
+/* errno is that of the failure, where `err` says no more. */
+static const char *directory_problem(enum belay_err err)
+{
+    if (err == BELAY_ERR_IN_USE)
+        return "another process uses it: a server that runs, or belay repair";
+    if (err == BELAY_ERR_DENIED)
+        return "it must be a directory that nobody else may write (chmod go-w), not a link";
+    switch (errno) {
+    case ENOENT:
+        return "it cannot be made: the directory above it does not exist";
+    case EACCES:
+        return "permission denied: the user who starts the server must be able to make, read and "
+               "write it";
+    default:
+        return strerror(errno);
+    }
+}
+
 /* The directory, and how many groups are in it or will be. */
 static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
 {
@@ -145,11 +163,7 @@ static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
     if (err == BELAY_OK)
         err = replica_is_used(h->disk, &used);
     if (err != BELAY_OK) {
-        log_error("engine.data", "path=%s error=\"%s\"", c->data,
-                  err == BELAY_ERR_IN_USE   ? "another process uses it"
-                  : err == BELAY_ERR_DENIED ? "it must be a directory, not a link, that nobody "
-                                              "else may write: chmod go-w"
-                                            : strerror(errno));
+        log_error("engine.data", "path=%s error=\"%s\"", c->data, directory_problem(err));
         return err;
     }
     if (err == BELAY_OK && used && !c->peers && !c->join)

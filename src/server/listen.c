@@ -78,6 +78,10 @@ static bool listen_at(struct server *s, const char *text)
     int err = uv_tcp_bind(&l->io.tcp, (struct sockaddr *)&addr, 0);
     if (err == 0)
         err = uv_listen(&l->io.stream, LISTEN_BACKLOG, on_connection);
+    if (err == UV_EADDRINUSE)
+        return failed(text,
+                      "address already in use by another program: stop that one, or choose "
+                      "another port with --listen");
     return err == 0 || failed(text, uv_strerror(err));
 }
 
