@@ -14,7 +14,8 @@
 # V=1 shows the commands. All processors are used unless -j says otherwise.
 VARIANT ?= release
 V       ?= 0
-ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+# A make that another one starts has the jobs of that one.
+ifeq ($(MAKELEVEL)$(filter -j% --jobserver%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 ifeq ($(V),0)
