@@ -156,6 +156,8 @@ int cli_fail(const struct cli *c, int code)
     buf_put_str(&text, belay_error(c->belay));
     if (code == BELAY_E_DEADLINE)
         cli_put_problem(c, &text);
+    else if (strstr(buf_cstr(&text), err_text(BELAY_ERR_LOGIN)))
+        buf_put_str(&text, " (--token-file or BELAY_TOKEN_FILE)");
     if (as_json && word[0])
         put_error(word, buf_cstr(&text));
     else

@@ -179,7 +179,7 @@ static int rejoin(struct repair *r, const char *dir)
                "  belay cluster remove %s --addr NODE\n"
                "when belay cluster status does not show it any more:\n"
                "  belay cluster add %s=%s --addr NODE\n"
-               "and with the number that this prints as N:\n"
+               "and with what this prints behind --join as N, and the --tls- options:\n"
                "  belay serve --node %s --join N --peer-listen %s --data ",
                name, name, peer, name, peer);
     put_word(&out, dir);
@@ -262,7 +262,10 @@ static int survive(struct repair *r, const char *dir, bool lose_data)
         return failed(r, err);
     buf_put_str(&out, "A new cluster of one node. The old files are in ");
     put_word(&out, repair_aside(r));
-    buf_printf(&out, ".\n  belay serve --node %s --peer-listen %s --data ", in->name, in->peer);
+    buf_printf(&out,
+               ".\nStart it, with its other options as before, and add nodes:\n"
+               "  belay serve --node %s --peer-listen %s --data ",
+               in->name, in->peer);
     put_word(&out, dir);
     buf_put_str(&out, "\n  belay cluster add NAME=HOST:PORT\n");
     return cli_flush(&out);

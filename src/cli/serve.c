@@ -142,10 +142,20 @@ static int check_sizes(const struct cli *c)
     int64_t shards = cli_number(c, "shards", 1);
     if (cli_given(c, "shards") && (shards < 1 || shards > SERVER_SHARDS_MAX))
         return config_usage(c, "shards", "is 1 to %d", SERVER_SHARDS_MAX);
-    size_t n_listen;
-    (void)cli_texts(c, "listen", &n_listen);
-    if (n_listen > SERVER_LISTEN_MAX)
+    return CLI_OK;
+}
+
+static int check_listen(const struct cli *c)
+{
+    size_t n;
+    const char *const *listen = cli_texts(c, "listen", &n);
+    if (n > SERVER_LISTEN_MAX)
         return config_usage(c, "listen", "may be given %d times", SERVER_LISTEN_MAX);
+    for (size_t i = 0; i < n; i++) {
+        const char *why = server_check_listen(listen[i]);
+        if (why)
+            return config_usage(c, "listen", "%s: %s", listen[i], why);
+    }
     return CLI_OK;
 }
 
@@ -195,6 +205,8 @@ static int check(const struct cli *c)
     int code = check_company(c);
     if (code == CLI_OK)
         code = check_sizes(c);
+    if (code == CLI_OK)
+        code = check_listen(c);
     return code == CLI_OK ? check_rest(c) : code;
 }
 

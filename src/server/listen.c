@@ -64,6 +64,13 @@ static bool failed(const char *text, const char *why)
     return false;
 }
 
+const char *server_check_listen(const char *text)
+{
+    struct sockaddr_storage addr;
+    const char *why = NULL;
+    return access_parse_listen(text, &addr, &why) ? NULL : why;
+}
+
 static bool listen_at(struct server *s, const char *text)
 {
     struct sockaddr_storage addr;

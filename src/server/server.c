@@ -387,12 +387,17 @@ static bool open_order(struct server *s, struct order **ret)
         *ret = order_memory_open();
         return true;
     }
+    struct sockaddr_storage
+        addr; /* "7117" is told with its address: others ask this node there */
+    const char *why = NULL;
+    if (access_parse_listen(s->config->listen[0], &addr, &why))
+        access_format((struct sockaddr *)&addr, s->address, sizeof s->address);
     struct runtime_config config = {.loop = &s->loop,
                                     .data = c->data,
                                     .node = c->node,
                                     .peers = c->peers,
                                     .peer_listen = c->peer_listen,
-                                    .listen = s->config->listen[0],
+                                    .listen = s->address,
                                     .join = c->join,
                                     .shards = c->shards,
                                     .priority = c->priority,

@@ -107,6 +107,8 @@ enum server_end {
 /* Serves until SIGTERM or SIGINT, or until its cluster has let it go. */
 enum server_end server_run(const struct server_config *config);
 
+/* Why a server cannot listen at what this text says; NULL: it can. */
+const char *server_check_listen(const char *text);
 /* The newest level that this program knows (machine/level.h). */
 unsigned server_level(void);
 const char *server_raft_library(void); /* its version */

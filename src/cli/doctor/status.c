@@ -35,7 +35,7 @@ static void look_member(struct doctor *d, const struct belay_reply *m, const cha
         doctor_advise(
             d,
             "Start it, or look at the network between the two. If it is gone for good: "
-            "belay cluster remove %s, and add another one.",
+            "belay cluster replace %s.",
             name);
     } else if (!is_on(m, "up")) {
         doctor_find(d, DOCTOR_ERROR, "member-refused", "%s says: %s", self, problem);
