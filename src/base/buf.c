@@ -160,6 +160,8 @@ enum belay_err buf_read_file(struct buf *b, const char *path, size_t max)
         else
             b->end += (size_t)n;
     }
+    int why = errno;
     (void)close(fd);
+    errno = why;
     return err;
 }

@@ -139,13 +139,15 @@ const char *cli_parse_size(const char *text, int64_t *ret_bytes); /* "256mb" */
 /* ---- config.c -------------------------------------------------------------------------- */
 
 /* Gives `belay serve` the options that its command line does not have: from the environment, else
- * from the file of --config. CLI_OK, or it said on stderr what is wrong, and in which line. The
+ * from the file of --config, else from credentials. CLI_OK, or it said on stderr what is wrong, and in which line. The
  * texts of the values live in `keep`. */
 int config_apply(struct cli *c, struct arena *keep);
 /* The value of this option is wrong: names the option as it was given, in a line of the file, in
  * the environment or on the command line. Returns CLI_USAGE. */
 int config_usage(const struct cli *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* A line of the log for each variable BELAY_... that is none, but is near one. */
+void config_warn(const struct cli *c);
 
 /* ---- connect.c -------------------------------------------------------------------------- */
 
@@ -176,6 +178,9 @@ int cli_usage(const struct cli *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 int cli_wrong(const struct cli *c, const char *format, ...) /* without how it is used */
     __attribute__((format(printf, 2, 3)));
+/* The file of this option could not be read, as buf_read_file() just said; returns CLI_USAGE. */
+int cli_no_file(const struct cli *c, const char *option, const char *path, enum belay_err err,
+                int bytes_max);
 /* Not an error: it goes on. */
 void cli_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The exit status for a failed call; says what failed. */

@@ -7,8 +7,11 @@
  *   fast-failover = yes
  *
  * A key is the name of an option. An option on the command line is stronger than the environment,
- * and that is stronger than the file. */
+ * and that is stronger than the file. What none of them names can be a credential of the service
+ * manager (systemd.exec(5)): a file that has the name of an option. */
 #include "base/arena.h"
+#include "base/check.h"
+#include "base/log.h"
 #include "cli/cli.h"
 
 #include <ctype.h>
@@ -16,6 +19,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FILE_BYTES_MAX = 64 * 1024, VARIABLE_BYTES_MAX = 64 };
 
@@ -25,6 +29,13 @@ static const char *const only_typed[] = {
     "config",    "check-config", "json",       "help",     "addr",
     "namespace", "timeout",      "token-file", "postgres", NULL};
 static const char *const for_clients[] = {"tls-ca", "tls-cert", "tls-key", NULL};
+static const char *const credentials[] = {
+    "tls-ca",          "tls-cert",       "tls-key",       "client-tls-ca",
+    "client-tls-cert", "client-tls-key", "postgres-file", NULL};
+/* Variables that are no options: of clients, and of what `belay run` and `belay queue` start. */
+static const char *const no_options[] = {
+    "addr",  "namespace", "token", "token-file", "postgres", "db",    "owner",    "lock",
+    "fence", "session",   "kind",  "entity",     "process",  "queue", "requests", NULL};
 
 static bool is_one_of(const char *const *names, const char *name)
 {
@@ -98,6 +109,22 @@ static const char *set(struct cli *c, size_t i, const char *text)
     return why || !on ? why : cli_set(c, i, text);
 }
 
+/* The nearest key, or word of `more`; NULL: none is near. */
+static const char *nearest(const struct cli *c, const char *key, const char *const *more)
+{
+    const struct cli_option *o = cli_nearest_option(c->command, key);
+    const char *best = o && !is_one_of(only_typed, o->name) ? o->name : NULL;
+    size_t least = best ? cli_distance(key, best) : strlen(key) / 3 + 1;
+    for (; more && *more; more++) {
+        size_t d = cli_distance(key, *more);
+        if (d < least) {
+            least = d;
+            best = *more;
+        }
+    }
+    return best;
+}
+
 /* ---- the environment ----------------------------------------------------------------------- */
 
 /* A list is split at its commas. */
@@ -133,6 +160,71 @@ static int apply_environment(struct cli *c, bool *taken, struct arena *keep)
     return CLI_OK;
 }
 
+/* MAX_MEMORY=2gb -> max-memory; what is too long for an option is cut. */
+static void key_of(const char *variable, char *ret)
+{
+    size_t n = 0;
+    for (; variable[n] && variable[n] != '=' && n < VARIABLE_BYTES_MAX - 1; n++)
+        ret[n] = variable[n] == '_' ? '-' : (char)tolower((unsigned char)variable[n]);
+    ret[n] = '\0';
+}
+
+void config_warn(const struct cli *c)
+{
+    static const char prefix[] = "BELAY_";
+    char key[VARIABLE_BYTES_MAX], right[VARIABLE_BYTES_MAX];
+    for (char **v = environ; *v; v++) {
+        if (strncmp(*v, prefix, strlen(prefix)) != 0)
+            continue;
+        key_of(*v + strlen(prefix), key);
+        const char *best = nearest(c, key, no_options);
+        if (!best || strcmp(best, key) == 0)
+            continue;
+        variable_of(best, right);
+        log_warn("config.variable", "name=%s text=\"does nothing; did you mean %s?\"",
+                 log_bytes(slice_of(*v, strcspn(*v, "="))), right);
+    }
+}
+
+/* ---- the service manager ------------------------------------------------------------------- */
+
+/* systemd puts the name of a directory before the names of its files: "belay_tls-key". */
+static const char *find_credential(const char *dir, const char *option, struct arena *keep)
+{
+    struct buf path = {0};
+    const char *found = NULL;
+    for (int bare = 0; bare < 2 && !found; bare++) {
+        buf_clear(&path);
+        buf_printf(&path, "%s/%s%s", dir, bare ? "" : "belay_", option);
+        if (access(buf_cstr(&path), F_OK) == 0)
+            found = copy_text(keep, buf_cstr(&path));
+    }
+    buf_done(&path);
+    return found;
+}
+
+static bool has_database(const struct cli *c)
+{
+    return cli_given(c, "postgres") || getenv("BELAY_POSTGRES");
+}
+
+static void apply_credentials(struct cli *c, struct arena *keep)
+{
+    const char *dir = getenv("CREDENTIALS_DIRECTORY");
+    const struct cli_option *o;
+    for (size_t i = 0; dir && (o = cli_option_at(c->command, i)); i++) {
+        if (c->values[i].given || !is_one_of(credentials, o->name) ||
+            (strcmp(o->name, "postgres-file") == 0 && has_database(c)))
+            continue;
+        const char *path = find_credential(dir, o->name, keep);
+        if (!path)
+            continue;
+        const char *why = cli_set(c, i, path);
+        BELAY_CHECK(why == NULL); /* any text is the name of a file */
+        c->values[i].environment = true;
+    }
+}
+
 /* ---- the file ------------------------------------------------------------------------------ */
 
 static char *trim(char *text)
@@ -159,9 +251,9 @@ static int bad_line(const struct cli *c, struct line at, const char *what, const
 static int unknown_key(const struct cli *c, struct line at, const char *key)
 {
     char why[128];
-    const struct cli_option *best = cli_nearest_option(c->command, key);
-    if (best && !is_one_of(only_typed, best->name))
-        (void)snprintf(why, sizeof why, "is no key; did you mean %s?", best->name);
+    const char *best = nearest(c, key, NULL);
+    if (best)
+        (void)snprintf(why, sizeof why, "is no key; did you mean %s?", best);
     else
         (void)snprintf(why, sizeof why, "is no key; \"belay help serve\" lists the options");
     return bad_line(c, at, key, why);
@@ -219,10 +311,8 @@ static int apply_file(struct cli *c, const char *path, const bool *taken, struct
     char *text = NULL;
     int code = CLI_OK;
     enum belay_err err = buf_read_file(&bytes, path, FILE_BYTES_MAX);
-    if (err == BELAY_ERR_TOO_BIG)
-        code = cli_usage(c, "--config %s has more than %d bytes", path, FILE_BYTES_MAX);
-    else if (err != BELAY_OK)
-        code = cli_usage(c, "--config %s: %s", path, strerror(errno));
+    if (err != BELAY_OK)
+        code = cli_no_file(c, "config", path, err, FILE_BYTES_MAX);
     else if (strlen(buf_cstr(&bytes)) != buf_len(&bytes))
         code = cli_usage(c, "--config %s is no text: it has NUL bytes", path);
     else
@@ -238,5 +328,9 @@ int config_apply(struct cli *c, struct arena *keep)
         taken[i] = c->values[i].given;
     int code = apply_environment(c, taken, keep);
     const char *path = cli_text(c, "config", NULL);
-    return code == CLI_OK && path ? apply_file(c, path, taken, keep) : code;
+    if (code == CLI_OK && path)
+        code = apply_file(c, path, taken, keep);
+    if (code == CLI_OK)
+        apply_credentials(c, keep);
+    return code;
 }

@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "proto/json.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -73,6 +74,14 @@ int cli_error(int exit_code, const char *format, ...)
     put_error(word_of(exit_code), buf_cstr(&text));
     buf_done(&text);
     return exit_code;
+}
+
+int cli_no_file(const struct cli *c, const char *option, const char *path, enum belay_err err,
+                int bytes_max)
+{
+    if (err == BELAY_ERR_TOO_BIG)
+        return cli_usage(c, "--%s %s has more than %d bytes", option, path, bytes_max);
+    return cli_usage(c, "--%s %s: %s", option, path, strerror(errno));
 }
 
 void cli_notice(const char *format, ...)

@@ -21,15 +21,25 @@ static char *take(const char *text)
     return copy;
 }
 
+/* systemd gives the user of the service the right to read by an ACL, which stat() shows as a right
+ * of the group. */
+static bool is_credential(const char *path)
+{
+    const char *dir = getenv("CREDENTIALS_DIRECTORY");
+    size_t len = dir ? strlen(dir) : 0;
+    return len > 0 && strncmp(path, dir, len) == 0 && path[len] == '/';
+}
+
 static int read_secret(const struct cli *c, const char *path, const char **ret)
 {
     struct buf text = {0};
     struct stat st;
     int code = CLI_OK;
-    if (stat(path, &st) != 0 || buf_read_file(&text, path, FILE_BYTES_MAX) != BELAY_OK)
-        code = cli_usage(c, "--postgres-file %s cannot be read, or has more than %d bytes",
-                         path, FILE_BYTES_MAX);
-    else if (st.st_mode & (S_IRWXG | S_IRWXO))
+    enum belay_err err =
+        stat(path, &st) == 0 ? buf_read_file(&text, path, FILE_BYTES_MAX) : BELAY_ERR_IO;
+    if (err != BELAY_OK)
+        code = cli_no_file(c, "postgres-file", path, err, FILE_BYTES_MAX);
+    else if (st.st_mode & (is_credential(path) ? S_IRWXO : S_IRWXG | S_IRWXO))
         code = cli_usage(c, "--postgres-file %s may be read by others: chmod 600", path);
     else {
         char *copy = strdup(buf_cstr(&text));

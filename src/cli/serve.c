@@ -358,13 +358,16 @@ static int serve(struct cli *c)
         code = check(c);
     if (code != CLI_OK)
         return code;
-    if (cli_given(c, "check-config")) {
+    bool only_check = cli_given(c, "check-config");
+    durable = cli_given(c, "data");
+    if (durable && !only_check)
+        use_huge_pages(); /* before anything is said: it starts the process again */
+    set_log(c);
+    config_warn(c);
+    if (only_check) {
         printf(c->json ? "{\"sound\":true}\n" : "the configuration is sound\n");
         return CLI_OK;
     }
-    durable = cli_given(c, "data");
-    if (durable)
-        use_huge_pages();
     if (!cli_given(c, "core"))
         secret_forbid_core();
     struct server_config config = read_config(c);
@@ -373,7 +376,6 @@ static int serve(struct cli *c)
         return code;
     if (cli_given(c, "config"))
         config.reload = reload;
-    set_log(c);
     reloaded.now = *c;
     if (!durable && !cli_given(c, "memory"))
         log_warn("server.memory_only",
@@ -477,7 +479,9 @@ const struct cli_command cli_cmd_serve = {
         "is BELAY_MAX_MEMORY=2gb there. The command line is stronger than the environment, and\n"
         "the environment is stronger than the file. Flags are yes or no. Of a list, a file has a\n"
         "line for each value, and the environment has commas. BELAY_TLS_CA, BELAY_TLS_CERT and\n"
-        "BELAY_TLS_KEY are for clients only.",
+        "BELAY_TLS_KEY are for clients only. Files of certificates and keys, and postgres-file,\n"
+        "can be credentials of systemd: files in $CREDENTIALS_DIRECTORY with the name of the\n"
+        "option, or with belay_ before it.",
     .exit_text =
         "  0  stopped as asked      2  wrong usage    6  cannot start, the log says why\n"
         "  7  removed from its cluster: do not start it again",

@@ -74,7 +74,7 @@ const struct cli_command *cli_find(const char *name)
 /* Levenshtein's, of bounded words. */
 size_t cli_distance(const char *a, const char *b)
 {
-    enum { MAX = 24 };
+    enum { MAX = 32 };
     size_t row[MAX + 1], n = strlen(b);
     if (strlen(a) > MAX || n > MAX)
         return MAX;
