@@ -577,10 +577,31 @@ static bool is_alone_by_mistake(const struct runtime *h)
     return true;
 }
 
+/* A member without an address or a name would wait for the others for ever: they cannot call it,
+ * or not believe it. */
+static bool lacks_place(const struct runtime *h)
+{
+    const struct runtime_config *c = &h->config;
+    struct group_conf conf;
+    struct member self;
+    group_conf(replica_group(h->order, 0), &conf);
+    bool is_alone = conf.n == 1 && group_conf_find(&conf, h->id);
+    if (is_alone || (c->node && c->peer_listen))
+        return false;
+    if (!replica_find_member(h->order, h->id, &self))
+        self = (struct member){0}; /* it joined, and was stopped before it was told anything */
+    log_error(
+        "engine.data",
+        "path=%s node=%s peer=%s error=\"it belongs to this member of a cluster, which needs "
+        "--node and --peer-listen at every start\"",
+        c->data, log_bytes(slice_str(self.name)), log_bytes(slice_str(self.peer)));
+    return true;
+}
+
 bool runtime_start(struct runtime *h)
 {
     h->started = true;
-    if (is_alone_by_mistake(h))
+    if (is_alone_by_mistake(h) || lacks_place(h))
         return false;
     (void)uv_prepare_start(&h->prepare, on_prepare);
     follow_members(h);
