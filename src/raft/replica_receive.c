@@ -124,10 +124,11 @@ bool replica_receive(struct replica *o, uint64_t node, struct slice frame)
     struct slice left = frame;
     struct arena a = {0};
     const char *what = NULL;
-    if (place_of(node) == place_of(o->config.node) || !replica_see_node(o, node))
-        return true; /* no member any more, or this node is none */
-    o->stirred = true;
-    while (left.len > 0 && !what && o->opened && !o->over) {
+    if (place_of(node) == place_of(o->config.node))
+        return true; /* this node is no member any more */
+    /* A message may bring a newer node in the sender's place: the rest of the frame is void then. */
+    while (left.len > 0 && !what && o->opened && !o->over && replica_see_node(o, node)) {
+        o->stirred = true;
         struct peer_message msg;
         if (peer_message_next(&left, &a, &msg) != BELAY_OK)
             what = "these bytes are not a message";

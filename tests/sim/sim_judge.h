@@ -27,7 +27,8 @@ void once_end(struct once *o, const struct rules *r, const struct op *op,
               const struct event *events, size_t n);
 /* The op is a cancel, and what it frees is free. */
 void once_cancel(struct once *o, const struct rules *r, const struct op *op);
-void once_away(struct once *o, uint64_t live); /* the other runs are over */
+void once_left(struct once *o, uint64_t asker); /* what it asked for waits no more */
+void once_away(struct once *o, uint64_t live);  /* the other runs are over */
 /* Is it an asker of the same node as `live`, but of another of its runs? */
 bool once_dead_run(uint64_t asker, uint64_t live);
 #endif

@@ -132,6 +132,17 @@ static void settle(struct once *o, const struct event *ev)
     }
 }
 
+void once_left(struct once *o, uint64_t asker)
+{
+    for (size_t i = 0; i < o->n_open; i++) {
+        struct request_book *q = o->open[i];
+        if (q->asker == asker) {
+            set_state(o, q, ID_UNKNOWN);
+            return;
+        }
+    }
+}
+
 /* It is carried out when it is asked again. */
 static bool is_postponed(const struct event *ev)
 {

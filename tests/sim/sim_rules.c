@@ -428,6 +428,8 @@ static void wait_gone(struct rules *r, const struct event *ev)
         ev->at_ms < w->away_until)
         sim_wrong(r->w, "I30", "op %" PRIu64 ": ticket %" PRIu64 " could still come back",
                   r->op->index, ev->ticket);
+    if (w->by_id && ev->reason == REASON_CANCEL) /* known by its id alone: nobody is told */
+        once_left(r->once, w->asker);
     drop_wait(r, w);
 }
 
