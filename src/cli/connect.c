@@ -55,7 +55,7 @@ int cli_token(const struct cli *c, char *ret)
     path = file_of(c, "token-file", "BELAY_TOKEN_FILE");
     if (!path || read_token(path, ret))
         return CLI_OK;
-    return cli_error(CLI_FAILED, "%s: %s", path,
+    return cli_error(CLI_FAILED, "the file of the token, %s: %s", path,
                      errno ? strerror(errno) : "there is no token in it");
 }
 

@@ -35,7 +35,7 @@ static int namespace_show(struct cli *c)
     if (c->json)
         return cli_print_json(r);
     for (const struct belay_reply *m = r->first; m; m = m->next) {
-        buf_printf(&out, "%-15s ", m->key);
+        buf_printf(&out, "%-20s ", m->key);
         if (m->kind == BELAY_TEXT)
             cli_put_safe(&out, m->text, m->len);
         else

@@ -1,6 +1,7 @@
 /* tls.c - TLS between memory buffers: sockets belong to the caller. */
 #include "tls/tls.h"
 
+#include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { READ_BYTES = 16 << 10, OUT_KEPT_BYTES = 4 << 10 };
 
@@ -81,6 +83,12 @@ static void use_lists(X509_STORE *store)
     X509_STORE_set_verify_cb(store, is_list_needed);
 }
 
+/* A file that OpenSSL does not take: it cannot be opened, or has something else in it. */
+static bool wrong_file(const char *file, const char *what)
+{
+    return wrong(file, access(file, R_OK) == 0 ? what : strerror(errno));
+}
+
 static bool believe(SSL_CTX *ctx, const struct tls_context *c)
 {
     if (!c->files.ca && c->use == TLS_NODES)
@@ -89,7 +97,7 @@ static bool believe(SSL_CTX *ctx, const struct tls_context *c)
         return c->use == TLS_CLIENTS || SSL_CTX_set_default_verify_paths(ctx) == 1 ||
                wrong("the system's certificates", "cannot be read");
     if (SSL_CTX_load_verify_locations(ctx, c->files.ca, NULL) != 1)
-        return wrong(c->files.ca, "cannot be read as the certificate of a CA (PEM)");
+        return wrong_file(c->files.ca, "cannot be read as the certificate of a CA (PEM)");
     return true;
 }
 
@@ -102,11 +110,12 @@ static bool use_files(SSL_CTX *ctx, const struct tls_context *c)
     if (!f->cert)
         return true;
     if (SSL_CTX_use_certificate_chain_file(ctx, f->cert) != 1)
-        return wrong(f->cert, "cannot be read as a certificate (PEM)");
+        return wrong_file(f->cert, "cannot be read as a certificate (PEM)");
     if (SSL_CTX_use_PrivateKey_file(ctx, f->key, SSL_FILETYPE_PEM) != 1)
-        return wrong(f->key, ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH
-                                 ? "is not the key of the certificate"
-                                 : "cannot be read as the key of the certificate (PEM)");
+        return wrong_file(f->key,
+                          ERR_GET_REASON(ERR_peek_last_error()) == X509_R_KEY_VALUES_MISMATCH
+                              ? "is not the key of the certificate"
+                              : "cannot be read as the key of the certificate (PEM)");
     if (c->use == TLS_NODES && !is_node(SSL_CTX_get0_certificate(ctx)))
         return wrong(f->cert, "is not the certificate of a node (belay cert node)");
     return true;
