@@ -243,8 +243,8 @@ install: all
 	ln -sf libbelay.so.0 $(LIBS)/libbelay.so
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' tools/belay.pc.in >$(LIBS)/pkgconfig/belay.pc
 	build/belay help --man >$(DEST)/share/man/man1/belay.1
-	for c in $$(build/belay help --names); do \
-	    build/belay help --man $$c >$(DEST)/share/man/man1/belay-$$c.1 || exit 1; done
+	{ build/belay help --names; build/belay help --names queue; } | while read -r c; do \
+	    build/belay help --man $$c >$(DEST)/share/man/man1/belay-$$(echo $$c | tr ' ' -).1 || exit 1; done
 	build/belay help --completion bash >$(DEST)/share/bash-completion/completions/belay
 	build/belay help --completion zsh >$(DEST)/share/zsh/site-functions/_belay
 	build/belay help --completion fish >$(DEST)/share/fish/vendor_completions.d/belay.fish

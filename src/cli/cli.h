@@ -94,8 +94,10 @@ struct cli {
 
 extern const struct cli_option cli_common_options[];  /* --addr, --namespace, --json, ... */
 const struct cli_command *cli_find(const char *name); /* or NULL */
-const struct cli_command *const *cli_commands(void);  /* NULL ends it */
-int cli_unknown(const char *name);                    /* "did you mean"; CLI_USAGE */
+const struct cli_command *cli_find_queue(const char *name); /* of `belay queue`, or NULL */
+const struct cli_command *const *cli_commands(void);        /* NULL ends it */
+const struct cli_command *const *cli_queue_commands(void);
+int cli_unknown(const char *name); /* "did you mean"; CLI_USAGE */
 void cli_print_usage(FILE *to, const struct cli_command *command); /* the short form */
 int cli_print_help(const struct cli_command *command);             /* the long one, on stdout */
 

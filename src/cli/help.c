@@ -227,10 +227,24 @@ static void put_roff_description(struct buf *out, const char *text)
     }
 }
 
+/* "queue push" -> "belay\-queue\-push" */
+static void put_page_name(struct buf *out, const struct cli_command *command)
+{
+    buf_put_str(out, "belay\\-");
+    for (const char *at = command->name; *at; at++)
+        if (*at == ' ')
+            buf_put_str(out, "\\-");
+        else
+            buf_put_byte(out, *at);
+}
+
 static void put_man(struct buf *out, const struct cli_command *command)
 {
-    buf_printf(out, ".TH belay\\-%s 1 \"\" \"belay %s\" \"Belay\"\n.SH NAME\nbelay\\-%s \\- ",
-               command->name, BELAY_VERSION, command->name);
+    buf_put_str(out, ".TH ");
+    put_page_name(out, command);
+    buf_printf(out, " 1 \"\" \"belay %s\" \"Belay\"\n.SH NAME\n", BELAY_VERSION);
+    put_page_name(out, command);
+    buf_put_str(out, " \\- ");
     put_roff(out, command->summary);
     buf_printf(out, "\n.SH SYNOPSIS\n.B belay %s\n", command->name);
     put_roff(out, command->run_raw ? "" : "[OPTION...] ");
@@ -244,6 +258,12 @@ static void put_man(struct buf *out, const struct cli_command *command)
     else
         put_roff_block(out, "EXIT STATUS", command->exit_text);
     buf_put_str(out, ".SH SEE ALSO\n.BR belay (1)\n");
+    for (const struct cli_command *const *c = cli_queue_commands();
+         command == &cli_cmd_queue && *c; c++) {
+        buf_put_str(out, ".BR ");
+        put_page_name(out, *c);
+        buf_put_str(out, " (1)\n");
+    }
 }
 
 static void put_man_overview(struct buf *out)
@@ -420,9 +440,9 @@ static void put_fish(struct buf *out)
     }
 }
 
-static void put_names(struct buf *out)
+static void put_names(struct buf *out, const struct cli_command *const *c)
 {
-    for (const struct cli_command *const *c = cli_commands(); *c; c++)
+    for (; *c; c++)
         buf_printf(out, "%s\n", (*c)->name);
 }
 
@@ -435,6 +455,10 @@ static int help(struct cli *c)
     const struct cli_command *about = NULL;
     if (c->n_words && !(about = cli_find(c->words[0])))
         return cli_unknown(c->words[0]);
+    if (c->n_words == 2 && about != &cli_cmd_queue)
+        return cli_usage(c, "\"%s\" is one word too many", c->words[1]);
+    if (c->n_words == 2 && !(about = cli_find_queue(c->words[1])))
+        return cli_usage(c, "belay queue has no \"%s\"", c->words[1]);
     if (shell && strcmp(shell, "bash") == 0)
         put_bash(&out);
     else if (shell && strcmp(shell, "zsh") == 0)
@@ -444,7 +468,7 @@ static int help(struct cli *c)
     else if (shell)
         return cli_usage(c, "completion for bash, zsh and fish, not for \"%s\"", shell);
     else if (cli_given(c, "names"))
-        put_names(&out);
+        put_names(&out, about == &cli_cmd_queue ? cli_queue_commands() : cli_commands());
     else if (cli_given(c, "man") && about)
         put_man(&out, about);
     else if (cli_given(c, "man"))
@@ -456,20 +480,21 @@ static int help(struct cli *c)
 
 static const struct cli_option help_options[] = {
     {"man", 0, CLI_FLAG, NULL, "as a man page (roff)"},
-    {"names", 0, CLI_FLAG, NULL, "only the names of the subcommands, for scripts"},
+    {"names", 0, CLI_FLAG, NULL,
+     "only the names of the subcommands, or of those of queue, for scripts"},
     {"completion", 0, CLI_TEXT, "bash|zsh|fish", "completions for that shell"},
     {0},
 };
 
 const struct cli_command cli_cmd_help = {
     .name = "help",
-    .args = "[SUBCOMMAND]",
+    .args = "[SUBCOMMAND | queue SUBCOMMAND]",
     .summary = "list the subcommands, or explain one",
     .about = "Man pages and completions are made from the same text as this help.",
     .examples = "  belay help run\n"
                 "  belay help --man run | man -l -\n"
                 "  source <(belay help --completion bash)",
     .options = help_options,
-    .max_words = 1,
+    .max_words = 2,
     .run = help,
 };

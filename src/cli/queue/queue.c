@@ -449,16 +449,30 @@ const struct cli_command cli_queue_capture = {
 };
 
 static const struct cli_command *const rows[] = {
-    &cli_queue_install,  &cli_queue_push,    &cli_queue_work,    &cli_queue_ls,
-    &cli_queue_show,     &cli_queue_history, &cli_queue_stats,   &cli_queue_watch,
-    &cli_queue_retry,    &cli_queue_cancel,  &cli_queue_purge,   &cli_queue_pause,
-    &cli_queue_resume,   &cli_queue_keep,    &cli_queue_capture, &cli_queue_grant,
-    &cli_queue_uninstall};
+    &cli_queue_install, &cli_queue_push,      &cli_queue_work,
+    &cli_queue_ls,      &cli_queue_show,      &cli_queue_history,
+    &cli_queue_stats,   &cli_queue_watch,     &cli_queue_retry,
+    &cli_queue_cancel,  &cli_queue_purge,     &cli_queue_pause,
+    &cli_queue_resume,  &cli_queue_keep,      &cli_queue_capture,
+    &cli_queue_grant,   &cli_queue_uninstall, NULL};
+
+const struct cli_command *const *cli_queue_commands(void)
+{
+    return rows;
+}
+
+const struct cli_command *cli_find_queue(const char *name)
+{
+    for (size_t i = 0; rows[i]; i++)
+        if (strcmp(rows[i]->name + strlen("queue "), name) == 0)
+            return rows[i];
+    return NULL;
+}
 
 static int list_rows(FILE *to, int code)
 {
     fprintf(to, "usage: belay queue SUBCOMMAND ...\n\n");
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t i = 0; rows[i]; i++)
         fprintf(to, "  %-10s %s\n", rows[i]->name + strlen("queue "), rows[i]->summary);
     fprintf(to, "\nbelay queue SUBCOMMAND --help says more; docs/QUEUE.md says why.\n");
     return code;
@@ -469,18 +483,17 @@ static int run_queue(int argc, char **argv)
     cli_put_command_first(argc, argv);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
         return argc < 2 ? list_rows(stderr, CLI_USAGE) : list_rows(stdout, CLI_OK);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (strcmp(rows[i]->name + strlen("queue "), argv[1]) != 0)
-            continue;
-        struct cli c = {.command = rows[i], .color = cli_color_wanted(1)};
-        int code = CLI_USAGE;
-        if (cli_parse(&c, argc - 1, argv + 1))
-            code = cli_given(&c, "help") ? cli_print_help(rows[i]) : rows[i]->run(&c);
-        cli_parse_done(&c);
-        return code;
+    const struct cli_command *row = cli_find_queue(argv[1]);
+    if (!row) {
+        (void)cli_error(CLI_USAGE, "queue: there is no \"%s\"", argv[1]);
+        return list_rows(stderr, CLI_USAGE);
     }
-    (void)cli_error(CLI_USAGE, "queue: there is no \"%s\"", argv[1]);
-    return list_rows(stderr, CLI_USAGE);
+    struct cli c = {.command = row, .color = cli_color_wanted(1)};
+    int code = CLI_USAGE;
+    if (cli_parse(&c, argc - 1, argv + 1))
+        code = cli_given(&c, "help") ? cli_print_help(row) : row->run(&c);
+    cli_parse_done(&c);
+    return code;
 }
 
 const struct cli_command cli_cmd_queue = {
