@@ -32,6 +32,9 @@ struct asker_slot {
     uint64_t give_up_ms; /* of the caller's clock; 0: never */
     struct buf cancel;   /* the op that takes it out of the line, made when it has to wait */
     struct buf then;     /* the op that comes when its session has been kept */
+    struct list in_ending;
+    struct buf ends; /* the session that it ends, as account, 0, id */
+    uint64_t freed;  /* what shards have freed with that one */
 };
 
 /* Messages on their way from one group to another, while this node leads the first: soft state,
@@ -82,8 +85,9 @@ struct engine {
     bool by_number;
     unsigned batch;
     uint64_t targets;
-    bool delivering;  /* answers are being given: nothing may be submitted now */
-    struct list held; /* answers that wait until messages are taken: router.c */
+    bool delivering;    /* answers are being given: nothing may be submitted now */
+    struct list held;   /* answers that wait until messages are taken: router.c */
+    struct list ending; /* of the slots, those that end a session */
     struct route routes[ROUTES_KEPT];
     struct kept_session *kept; /* SESSIONS_KEPT, by hash; NULL at first */
     struct ask keeper;         /* a keep-alive of the server itself that is on its way */

@@ -169,15 +169,27 @@ static bool is_true_now(const struct engine *e, const struct held_answer *h)
     return !still_ends(e, &h->ev);
 }
 
-/* What a shard has freed with a session belongs to the answer that is given for all. */
+static void put_name(struct buf *out, struct session_name name)
+{
+    buf_put_slice(out, name.account);
+    buf_put_byte(out, 0);
+    buf_put_slice(out, name.id);
+}
+
+/* What a shard has freed with a session belongs to the answer that is given for all. This node may
+ * have the shard's log before that of group 0, so it counts from the request on. */
 void router_count(struct engine *e, size_t group, const struct event *ev)
 {
-    list_each (it, &e->held) {
-        struct held_answer *h = list_item(it, struct held_answer, in_engine);
-        if (group != 0 && h->ev.kind == EVENT_SESSION_ENDED &&
-            slice_eq(h->ev.session, ev->session))
-            h->ev.count += ev->count;
+    struct buf name = {0};
+    if (group == 0 || list_empty(&e->ending))
+        return;
+    put_name(&name, name_of(ev->account, ev->session));
+    list_each (it, &e->ending) {
+        struct asker_slot *s = list_item(it, struct asker_slot, in_ending);
+        if (slice_eq(buf_slice(&s->ends), buf_slice(&name)))
+            s->freed += ev->count;
     }
+    buf_done(&name);
 }
 
 static void give(struct engine *e, const struct held_answer *h)
@@ -303,6 +315,11 @@ void router_submitted(struct engine *e, const struct op *op)
         return;
     e->detached_ms = engine_clock(e);
     kept_drop(e, name_of(op->account, op->session));
+    struct asker_slot *s = op->asker ? engine_slot(e, op->asker) : NULL;
+    if (s && buf_len(&s->ends) == 0) {
+        put_name(&s->ends, name_of(op->account, op->session));
+        list_push_back(&e->ending, &s->in_ending);
+    }
 }
 
 /* What could come between this keep and the next use, and make the session's end an earlier one?

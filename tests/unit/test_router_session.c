@@ -211,6 +211,38 @@ static void a_session_ends_although_a_shard_is_not_heard(void **state)
     assert_int_equal(done(f, &c, acquire(f->ns[1], "", 0))->ev.kind, EVENT_GRANTED);
 }
 
+static void three_holds(struct fixture *f)
+{
+    struct client c = {0};
+    done(f, &c, of_session(OP_SESSION_OPEN, "s"));
+    for (size_t g = 1; g < GROUPS; g++)
+        assert_int_equal(done(f, &c, acquire(f->ns[g], "s", 0))->ev.kind, EVENT_GRANTED);
+}
+
+/* A node that follows may apply what a shard has done for group 0 before what group 0 has done. */
+static void an_end_counts_what_a_shard_freed_before(void **state)
+{
+    struct fixture *f = *state;
+    struct fixture *leader;
+    struct client end = {0}, other = {0};
+    assert_int_equal(set_up((void **)&leader), 0);
+    three_holds(f);
+    three_holds(leader);
+    ask(f, &end, of_session(OP_SESSION_CLOSE, "s"));
+    ask(leader, &other, of_session(OP_SESSION_CLOSE, "s"));
+    step_all(leader, 0);
+    engine_exchange(leader->engine);
+    struct box *from = &leader->order->box[1], *to = &f->order->box[1];
+    assert_int_equal(from->n, 1);
+    to->ops[to->n++] = from->ops[--from->n]; /* the message to the shard */
+    step_all(f, 1);
+    assert_int_equal(end.answers, 0);
+    settle(f);
+    assert_int_equal(end.answers, 1);
+    assert_int_equal(end.ev.count, GROUPS - 1);
+    tear_down((void **)&leader);
+}
+
 /* What was done before its connection was gone does not count: it lingers. */
 static void a_session_lingers_whatever_was_done_before(void **state)
 {
@@ -308,6 +340,7 @@ int main(void)
         T(a_linger_does_not_shorten_what_was_promised),
         T(a_session_ends_although_a_shard_is_not_heard),
         T(a_session_lingers_whatever_was_done_before),
+        T(an_end_counts_what_a_shard_freed_before),
         cmocka_unit_test(a_session_moves_to_the_next_level),
         cmocka_unit_test_setup_teardown(at_level_0_a_session_lives_its_time_too, set_up_old,
                                         tear_down),
