@@ -130,6 +130,7 @@ step_sim() {
     side "sim: the same seed, the same history" build/release/tests/sim/sim --seeds 1 50 --twice
     side "sim: fixed seeds, asan" build/asan/tests/sim/sim --seeds 1 200 --seconds 60
     side "sim: members that lie, asan" build/asan/tests/sim/sim --seeds 1 150 --seconds 60 --aim liars
+    side "sim: survivors, asan" build/asan/tests/sim/sim --seeds 1 100 --seconds 60 --aim disaster
     side "sim: new seeds from $fresh" build/release/tests/sim/sim --seeds "$fresh" 1000000 --seconds 20
     gather
 }
@@ -149,6 +150,7 @@ step_canaries() {
     canary "a read without a question" reads --canaries 2
     canary "an op applied again" all --canaries 4
     canary "no counter in the snapshot" all --canaries 8
+    canary "a survivor that skips nothing" disaster --canaries 16384
     canary "a member taken for removed" places --canaries 256
     canary "a cancel by its number alone" gone --canaries 16
     canary "an older copy is believed" copies --canaries 512

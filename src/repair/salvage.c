@@ -170,6 +170,31 @@ static void put_alone(const struct inspection *in, struct journal *j,
     buf_done(&bytes);
 }
 
+/* The others are known by their numbers from here on, also those who have said nothing yet: none
+ * of these is given to a new member (replica_next_node). */
+static void put_former(const struct inspection *in, struct journal *j,
+                       struct journal_record *rec)
+{
+    const struct group_conf *conf = &in->parts->conf;
+    struct buf entry = {0};
+    buf_put_byte(&entry, ENTRY_VERSION);
+    varint_put(&entry, 0); /* time stands still */
+    for (size_t i = 0; i < conf->n; i++) {
+        if (conf->servers[i].id == in->node)
+            continue;
+        varint_put(&entry, conf->servers[i].id);
+        varint_put(&entry, 0);
+        varint_put(&entry, 0);
+        varint_put_bytes(&entry, slice_of("", 0));
+    }
+    BELAY_CHECK(!entry.oom);
+    rec->type = GROUP_ENTRY_COMMAND;
+    rec->data = buf_slice(&entry);
+    journal_append(j, rec);
+    rec->index++;
+    buf_done(&entry);
+}
+
 static enum belay_err copy_file(struct disk *from, struct disk *to, const char *name)
 {
     struct buf bytes = {0};
@@ -183,7 +208,6 @@ static enum belay_err copy_file(struct disk *from, struct disk *to, const char *
 static enum belay_err save_group(const struct inspection *in, size_t group_no,
                                  struct journal *j, uint64_t run)
 {
-    enum { ENTRY_COMMAND = 1 };
     const struct inspect_parts *p = in->parts;
     const struct group_part *part = &p->kept->groups[group_no];
     const struct saved *s = find_snapshot(p, p->kept, group_no);
@@ -218,9 +242,11 @@ static enum belay_err save_group(const struct inspection *in, size_t group_no,
     }
     rec.term = term;
     rec.index = next;
-    if (in->can_survive)
+    if (in->can_survive) {
         put_alone(in, j, &rec);
-    rec.type = ENTRY_COMMAND;
+        put_former(in, j, &rec);
+    }
+    rec.type = GROUP_ENTRY_COMMAND;
     put_skip(j, &rec, in->node, run, in->can_survive ? SURVIVOR_SKIPS : 1);
     return err == BELAY_OK ? create_flush(j) : err;
 }

@@ -35,6 +35,7 @@ enum {
     CANARY_OLD_KEEP = 32,       /* a node counts on a session that was kept long ago */
     CANARY_NO_CALL_BACK = 4096, /* a node speaks only to the members that it knows */
     CANARY_NO_MARGIN = 8192,    /* leases have no margin for clocks that differ */
+    CANARY_NO_SKIP = 16384,     /* the numbers of a survivor do not go on higher */
 };
 
 /* Of an asker's count so many bits are compared, as if numbers came again that soon: there are
@@ -57,6 +58,7 @@ enum sim_aim {
     AIM_PLACES,    /* members whose place a node had before that is gone (raft/place.h) */
     AIM_DEAD,      /* nodes that die while somebody waits there */
     AIM_LIARS,     /* a member whose memory is broken: bytes of what it says are others */
+    AIM_DISASTER,  /* all nodes but one are gone for good (sim_disaster.c) */
     N_AIMS,
 };
 
@@ -77,6 +79,7 @@ struct sim_plan {
     bool bad_disks;  /* a write fails: the node gives up and is started again */
     bool slow;       /* some clocks go at a quarter of the world's time, instead of 4 % off */
     bool fine;       /* they are 0.1 % off at most */
+    bool disaster;   /* once; members change behind it only */
     bool short_ttls; /* leases as short as an election */
     unsigned habits; /* enum sim_habit: what clients do */
     unsigned loss, twice;       /* per cent of messages */
@@ -156,6 +159,7 @@ enum sim_event_kind {
     EV_FAULT,
     EV_CRASH,
     EV_HUNT,
+    EV_DISASTER,
     EV_START,
     EV_JOIN,
     EV_HEAL,
@@ -176,7 +180,7 @@ struct sim_world {
     uint64_t trace; /* of everything that happened: equal seeds, equal traces */
     struct sim_event **heap;
     size_t n, cap;
-    uint64_t seq;
+    uint64_t seq, lost_seq; /* lost: messages before it went with all connections */
     struct sim_node nodes[SIM_NODES + 1];
     bool cut[SIM_NODES + 1][SIM_NODES + 1]; /* from, to */
     struct sim_client clients[SIM_CLIENTS];
@@ -194,6 +198,7 @@ struct sim_world {
     uint64_t next_node; /* a number that nobody had */
     uint64_t names;     /* of nodes that were to be added */
     uint64_t n_acked, n_faults, n_crashes, n_reads, n_leaders, n_unknown, n_changes;
+    uint64_t n_survived, n_unfit; /* disasters with a new cluster; that the command refuses */
     const char *wrong;
     char wrong_text[512];
 };
@@ -234,6 +239,10 @@ uint64_t sim_number(const struct sim_world *w, uint64_t id);
 uint64_t sim_of_number(const struct sim_world *w, uint64_t number);
 struct group *sim_group(const struct sim_node *n, size_t group);
 
+/* sim_disaster.c */
+void sim_disaster_plan(struct sim_world *w);
+void sim_disaster(struct sim_world *w);
+
 /* sim_tap.c: who is being called; what it applies and reads meanwhile is its own. */
 void sim_enter(struct sim_node *n);
 
@@ -248,6 +257,10 @@ uint64_t judge_stamped_at(const struct judge *j, size_t shard, uint64_t ms);
 void judge_read(struct judge *j, struct sim_node *n, const struct machine *m,
                 const struct op *op, const struct event *ev);
 void judge_state(struct judge *j, struct sim_node *n, size_t shard);
+/* The logs may go on from any earlier op, as the next node says that applies them, until it comes
+ * to where a survivor's numbers skip. What comes behind that is above all that were ever given. */
+void judge_forks(struct judge *j);
+bool judge_is_forking(const struct judge *j);
 uint64_t judge_length(const struct judge *j, size_t shard); /* ops that anybody has applied */
 uint64_t judge_news(const struct judge *j, const struct sim_node *n); /* up to its state */
 bool judge_equal(const struct judge *j, const struct sim_node *n,

@@ -28,7 +28,7 @@ void sim_client_idle(struct sim_client *c, uint64_t in_ms)
 
 static struct sim_node *pick_node(struct sim_world *w)
 {
-    for (int tries = 0; tries < 8; tries++) {
+    for (int tries = 0; tries < 8 && !judge_is_forking(w->judge); tries++) {
         struct sim_node *n = &w->nodes[1 + sim_random(w, SIM_NODES)];
         if (n->order && n->member && n->paused_until <= w->now)
             return n;

@@ -63,6 +63,14 @@ static void aim_at_liars(struct sim_plan *p)
     p->segment_bytes = 64 << 10;
 }
 
+static void aim_at_disaster(struct sim_plan *p)
+{
+    p->nodes = p->seed % 4 ? 3 : 5;
+    p->groups = p->seed % 5 ? 3 : 1;
+    p->disaster = true;
+    p->changes = p->old_copies = p->upgrade = p->bad_disks = false;
+}
+
 static void aim_at(struct sim_plan *p, enum sim_aim aim)
 {
     switch (aim) {
@@ -123,6 +131,9 @@ static void aim_at(struct sim_plan *p, enum sim_aim aim)
         break;
     case AIM_LIARS:
         aim_at_liars(p);
+        break;
+    case AIM_DISASTER:
+        aim_at_disaster(p);
         break;
     case AIM_ALL:
     case N_AIMS:

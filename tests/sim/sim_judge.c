@@ -22,6 +22,8 @@ struct step {
     uint64_t op, events; /* digests */
     uint64_t state;      /* hash after it; 0: not looked at yet */
     uint64_t news;       /* how many there were, up to here */
+    uint64_t asker;
+    struct buf bytes; /* of the op; empty: it is never replayed */
 };
 
 /* When, in the world, a node said that it is now so late; 0: never. */
@@ -38,6 +40,8 @@ struct log {
     struct step *steps;
     size_t n, cap;
     struct rules *rules;
+    bool forks;     /* judge_forks() */
+    uint64_t floor; /* the highest number that was given before */
 };
 
 /* Messages from one group to another, by number. */
@@ -55,17 +59,22 @@ struct judge {
     struct buf scratch;
 };
 
+static void open_log(const struct judge *j, size_t i, struct log *log)
+{
+    log->machine = machine_open((struct hash_key){i + 1, 42});
+    machine_set_level(log->machine, 0); /* the log raises it */
+    machine_set_batch(log->machine, j->w->plan.batch);
+    if (j->w->plan.groups > 1)
+        machine_set_group(log->machine, (unsigned)i, (unsigned)j->w->plan.groups);
+    log->rules = rules_open(j->w, i, log->machine);
+}
+
 struct judge *judge_open(struct sim_world *w)
 {
     struct judge *j = mem_zalloc(sizeof *j);
     j->w = w;
     for (size_t i = 0; i < j->w->plan.groups; i++) {
-        j->logs[i].machine = machine_open((struct hash_key){i + 1, 42});
-        machine_set_level(j->logs[i].machine, 0); /* the log raises it */
-        machine_set_batch(j->logs[i].machine, w->plan.batch);
-        if (w->plan.groups > 1)
-            machine_set_group(j->logs[i].machine, (unsigned)i, (unsigned)w->plan.groups);
-        j->logs[i].rules = rules_open(w, i, j->logs[i].machine);
+        open_log(j, i, &j->logs[i]);
         j->logs[i].stamps = mem_zalloc(STAMPS * sizeof(struct stamp));
     }
     return j;
@@ -78,6 +87,8 @@ void judge_close(struct judge *j)
         machine_close(log->machine);
         effects_done(&log->fx);
         rules_close(log->rules);
+        for (size_t k = 0; k < log->n; k++)
+            buf_done(&log->steps[k].bytes);
         free(log->steps);
         free(log->stamps);
         for (size_t k = 0; k < SIM_GROUPS; k++)
@@ -111,18 +122,27 @@ static void grow_askers(struct judge *j)
 }
 
 /* To enrol a session in a shard is no effect of its own: the op comes behind it. */
-static void check_once(struct judge *j, const struct op *op)
+static void check_once(struct judge *j, const struct step *step, uint64_t index)
 {
-    if (!op->asker || op->kind == OP_SESSION_ENROL)
+    if (!step->asker)
         return;
     if (2 * j->n_askers >= j->cap_askers)
         grow_askers(j);
-    uint64_t *place = asker_place(j, op->asker);
+    uint64_t *place = asker_place(j, step->asker);
     if (*place)
         sim_wrong(j->w, "I7", "asker %" PRIx64 " is in the log twice, again at op %" PRIu64,
-                  op->asker, op->index);
+                  step->asker, index);
     j->n_askers += *place == 0;
-    *place = op->asker;
+    *place = step->asker;
+}
+
+static void forget_askers(struct judge *j)
+{
+    memset(j->askers, 0, j->cap_askers * sizeof *j->askers);
+    j->n_askers = 0;
+    for (size_t i = 0; i < j->w->plan.groups; i++)
+        for (size_t k = 0; k < j->logs[i].n; k++)
+            check_once(j, &j->logs[i].steps[k], k + 1);
 }
 
 bool judge_knows(const struct judge *j, uint64_t asker)
@@ -223,7 +243,7 @@ static void note_messages(struct judge *j, size_t group)
 
 static void check_messages(struct judge *j, size_t group, const struct op *op)
 {
-    if (op->kind != OP_MESSAGES || op->target >= SIM_GROUPS)
+    if (op->kind != OP_MESSAGES || op->target >= SIM_GROUPS || j->logs[op->target].forks)
         return;
     const struct messages *l = &j->messages[op->target][group];
     struct reader in = {.left = op->program};
@@ -266,6 +286,18 @@ static void note_ended(struct sim_world *w, const struct event *ev)
     l->ended[at].ms = w->now;
 }
 
+/* I4: no number of a cluster that was lost is given again. */
+static void check_floor(struct judge *j, const struct log *log, const struct op *op,
+                        const struct event *events, size_t n)
+{
+    for (size_t i = 0; i < n && !log->forks; i++)
+        if (events[i].kind == EVENT_GRANTED && events[i].news && events[i].fence <= log->floor)
+            sim_wrong(j->w, "I4",
+                      "op %" PRIu64 ": fence %" PRIu64
+                      ", and the lost cluster came to %" PRIu64,
+                      op->index, events[i].fence, log->floor);
+}
+
 static void append(struct judge *j, size_t group, const struct op *op, struct step *step,
                    const struct event *events, size_t n)
 {
@@ -279,12 +311,16 @@ static void append(struct judge *j, size_t group, const struct op *op, struct st
         step->news += events[i].news;
         note_ended(j->w, &events[i]);
     }
+    step->asker = op->kind == OP_SESSION_ENROL ? 0 : op->asker;
+    if (j->w->plan.disaster)
+        op_encode(op, &step->bytes);
     log->steps[log->n++] = *step;
-    check_once(j, op);
+    check_once(j, step, op->index);
     check_clock(j, log, op);
     check_messages(j, group, op);
+    check_floor(j, log, op, events, n);
     effects_reset(&log->fx);
-    __real_machine_apply(log->machine, op, &log->fx);
+    sim_tap_apply(j->w, log->machine, op, &log->fx);
     if (digest_events(log->fx.events, log->fx.n) != step->events) {
         if (j->w->options->verbose)
             tell(j, group, op, log->fx.events, log->fx.n);
@@ -293,6 +329,70 @@ static void append(struct judge *j, size_t group, const struct op *op, struct st
     }
     note_messages(j, group);
     rules_step(log->rules, op, log->fx.events, log->fx.n);
+}
+
+/* --- a log that goes on from an earlier op --- */
+
+void judge_forks(struct judge *j)
+{
+    for (size_t i = 0; i < j->w->plan.groups; i++) {
+        j->logs[i].forks = true;
+        j->logs[i].floor = machine_number(j->logs[i].machine) - 1;
+    }
+}
+
+bool judge_is_forking(const struct judge *j)
+{
+    for (size_t i = 0; i < j->w->plan.groups; i++)
+        if (j->logs[i].forks)
+            return true;
+    return false;
+}
+
+static void replay(const struct judge *j, struct log *log, size_t at)
+{
+    struct arena a = {0};
+    struct op op;
+    enum belay_err err = op_decode(buf_slice(&log->steps[at].bytes), &a, &op);
+    BELAY_CHECK(err == BELAY_OK);
+    op.index = at + 1;
+    effects_reset(&log->fx);
+    sim_tap_apply(j->w, log->machine, &op, &log->fx);
+    rules_step(log->rules, &op, log->fx.events, log->fx.n);
+    arena_done(&a);
+}
+
+/* What is behind the first n ops is lost. */
+static void cut_log(struct judge *j, size_t group, size_t n)
+{
+    struct log *log = &j->logs[group];
+    BELAY_CHECK(log->forks && n <= log->n);
+    for (size_t i = n; i < log->n; i++)
+        buf_done(&log->steps[i].bytes);
+    log->n = n;
+    machine_close(log->machine);
+    rules_close(log->rules);
+    open_log(j, group, log);
+    for (size_t i = 0; i < n; i++)
+        replay(j, log, i);
+    for (size_t to = 0; to < j->w->plan.groups; to++) {
+        uint64_t posted = machine_posted(log->machine, (unsigned)to);
+        if (j->messages[group][to].n > posted)
+            j->messages[group][to].n = posted;
+    }
+    forget_askers(j);
+}
+
+/* A survivor's log is what it is, as far as it goes. */
+static void fork_log(struct judge *j, size_t group, const struct op *op,
+                     const struct step *step)
+{
+    struct log *log = &j->logs[group];
+    bool differs = op->index <= log->n && log->steps[op->index - 1].op != step->op;
+    if (log->forks && differs)
+        cut_log(j, group, op->index - 1);
+    if (op->kind == OP_TICK && op->fence)
+        log->forks = false;
 }
 
 /* Where a member lies nothing can be said of what the nodes do. */
@@ -306,10 +406,11 @@ void judge_apply(struct judge *j, struct sim_node *n, size_t shard, const struct
 {
     struct log *log = &j->logs[shard];
     n->applied[shard] = op->index;
-    if (sees_nothing(j) || j->w->wrong)
+    if (sees_nothing(j) || j->w->wrong || n->id == 0)
         return;
-    struct step step = {digest_op(j, op), digest_events(events, n_events), 0, 0};
+    struct step step = {.op = digest_op(j, op), .events = digest_events(events, n_events)};
     sim_mark(j->w, step.op ^ step.events);
+    fork_log(j, shard, op, &step);
     if (op->index == log->n + 1) {
         if (j->w->options->trace)
             tell(j, shard, op, events, n_events);

@@ -9,6 +9,10 @@
 void __real_machine_apply(struct machine *m, const struct op *op, struct effects *fx);
 void __real_machine_query(const struct machine *m, const struct op *op, struct effects *fx);
 
+/* The same as __real_machine_apply(), but for what a canary leaves out of it. */
+void sim_tap_apply(const struct sim_world *w, struct machine *m, const struct op *op,
+                   struct effects *fx);
+
 /* sim_rules.c: what must hold in the order of the log, from ops and events alone. */
 struct rules;
 struct rules *rules_open(struct sim_world *w, size_t shard, const struct machine *m);

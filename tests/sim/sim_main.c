@@ -88,6 +88,8 @@ static void one_event(struct sim_world *w)
             sim_crash(w, ev->node);
     } else if (ev->kind == EV_HUNT) {
         sim_hunt(w, ev->node, ev->from, ev->life);
+    } else if (ev->kind == EV_DISASTER) {
+        sim_disaster(w);
     } else if (ev->kind == EV_JOIN) {
         sim_heal_cuts(w);
     } else if (ev->kind == EV_HEAL) {
@@ -186,6 +188,7 @@ static void describe(const struct sim_world *w)
 
 struct totals {
     uint64_t seeds, wrong, ms, acked, faults, crashes, reads, leaders, unknown, changes;
+    uint64_t survived, unfit;
 };
 
 static void count(struct totals *t, const struct sim_world *w)
@@ -200,6 +203,8 @@ static void count(struct totals *t, const struct sim_world *w)
     t->leaders += w->n_leaders;
     t->unknown += w->n_unknown;
     t->changes += w->n_changes;
+    t->survived += w->n_survived;
+    t->unfit += w->n_unfit;
 }
 
 static void begin(struct sim_world *w)
@@ -224,6 +229,7 @@ static void begin(struct sim_world *w)
     }
     sim_post(w, 500, EV_FAULT, 0);
     sim_post(w, w->plan.span_ms, EV_HEAL, 0);
+    sim_disaster_plan(w);
 }
 
 /* Returns the trace; *ret_wrong: something was found. */
@@ -293,9 +299,9 @@ struct args {
     bool expect, twice;
 };
 
-static const char *const aim_words[N_AIMS] = {"all",      "alone",     "refusals", "reads",
-                                              "copies",   "snapshots", "segments", "gone",
-                                              "sessions", "places",    "dead",     "liars"};
+static const char *const aim_words[N_AIMS] = {
+    "all",  "alone",    "refusals", "reads", "copies", "snapshots", "segments",
+    "gone", "sessions", "places",   "dead",  "liars",  "disaster"};
 
 static bool parse_aim(const char *word, enum sim_aim *ret)
 {
@@ -407,6 +413,9 @@ static int all(const struct args *a)
            " crashes, %" PRIu64 " leaders, %" PRIu64 " member changes, %.0f s\n",
            t.seeds, a->first, hours, t.acked, t.reads, t.unknown, t.faults, t.crashes,
            t.leaders, t.changes, wall() - start);
+    if (t.survived + t.unfit)
+        printf("# %" PRIu64 " new clusters of survivors, %" PRIu64 " refused\n", t.survived,
+               t.unfit);
     bool far = hours >= a->hours;
     bool ok = t.wrong == 0 && strayed == 0 && far;
     printf("%s - simulator: %" PRIu64 " of %" PRIu64 " seeds wrong%s%s\n", ok ? "ok" : "not ok",

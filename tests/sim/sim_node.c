@@ -488,7 +488,8 @@ void sim_node_event(struct sim_world *w, struct sim_event *ev)
     if (ev->kind == EV_MESSAGE) {
         uint64_t from = sim_number(w, ev->from);
         const struct sim_node *sender = &w->nodes[ev->from];
-        bool lost = !sender->order && sender->lost_ms; /* with the connection that it came by */
+        /* with the connection that it came by */
+        bool lost = (!sender->order && sender->lost_ms) || ev->seq < w->lost_seq;
         bool heard = !w->cut[ev->from][ev->node] && !lost && replica_has_room(o, from);
         n->called[ev->from] |= heard;
         if (heard && !replica_receive(o, from, buf_slice(&ev->bytes))) {

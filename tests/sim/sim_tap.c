@@ -40,10 +40,20 @@ uint64_t __wrap_engine_stamp(struct engine *e, size_t at)
     return ms;
 }
 
+/* Canary: a survivor's numbers go on where they are. */
+void sim_tap_apply(const struct sim_world *w, struct machine *m, const struct op *op,
+                   struct effects *fx)
+{
+    struct op seen = *op;
+    if (op->kind == OP_TICK && w->options->canaries & CANARY_NO_SKIP)
+        seen.fence = 0;
+    __real_machine_apply(m, &seen, fx);
+}
+
 void __wrap_machine_apply(struct machine *m, const struct op *op, struct effects *fx)
 {
     size_t before = fx->n;
-    __real_machine_apply(m, op, fx);
+    sim_tap_apply(inside->w, m, op, fx);
     judge_apply(inside->w->judge, inside, m->group, op, fx->events + before, fx->n - before);
 }
 
