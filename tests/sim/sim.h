@@ -159,6 +159,7 @@ enum sim_event_kind {
     EV_FAULT,
     EV_CRASH,
     EV_HUNT,
+    EV_BACKUP,
     EV_DISASTER,
     EV_START,
     EV_JOIN,
@@ -199,6 +200,10 @@ struct sim_world {
     uint64_t names;     /* of nodes that were to be added */
     uint64_t n_acked, n_faults, n_crashes, n_reads, n_leaders, n_unknown, n_changes;
     uint64_t n_survived, n_unfit; /* disasters with a new cluster; that the command refuses */
+    uint64_t n_restored;          /* with one made of a backup */
+    struct buf backup;            /* the file; empty: there is none */
+    uint64_t backup_from[SIM_GROUPS]; /* ops that anybody had applied when it was asked for */
+    bool restored;                    /* the cluster is made of it */
     const char *wrong;
     char wrong_text[512];
 };
@@ -241,6 +246,7 @@ struct group *sim_group(const struct sim_node *n, size_t group);
 
 /* sim_disaster.c */
 void sim_disaster_plan(struct sim_world *w);
+void sim_backup(struct sim_world *w);
 void sim_disaster(struct sim_world *w);
 
 /* sim_tap.c: who is being called; what it applies and reads meanwhile is its own. */
@@ -260,6 +266,8 @@ void judge_state(struct judge *j, struct sim_node *n, size_t shard);
 /* The logs may go on from any earlier op, as the next node says that applies them, until it comes
  * to where a survivor's numbers skip. What comes behind that is above all that were ever given. */
 void judge_forks(struct judge *j);
+/* With a backup it is the state itself that comes next, and skips. */
+void judge_adopt(struct judge *j, const struct sim_node *n, size_t shard, uint64_t applied);
 bool judge_is_forking(const struct judge *j);
 uint64_t judge_length(const struct judge *j, size_t shard); /* ops that anybody has applied */
 uint64_t judge_news(const struct judge *j, const struct sim_node *n); /* up to its state */

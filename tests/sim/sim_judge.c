@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "machine/state.h"
 #include "machine/varint.h"
+#include "repair/backup.h"
 #include "text_format.h"
 
 #include <inttypes.h>
@@ -383,6 +384,23 @@ static void cut_log(struct judge *j, size_t group, size_t n)
     forget_askers(j);
 }
 
+void judge_adopt(struct judge *j, const struct sim_node *n, size_t shard, uint64_t applied)
+{
+    struct log *log = &j->logs[shard];
+    if (!log->forks || !j->w->restored || n->id == 0 || j->w->wrong)
+        return;
+    if (applied < j->w->backup_from[shard])
+        sim_wrong(j->w, "I43",
+                  "a backup of group %zu ends at op %" PRIu64 ", but op %" PRIu64
+                  " was applied before it was asked for",
+                  shard, applied, j->w->backup_from[shard]);
+    cut_log(j, shard, applied);
+    machine_restore(log->machine, RESTORE_SKIP, true);
+    log->forks = false;
+    if (applied > 0)
+        log->steps[applied - 1].state = machine_hash(log->machine);
+}
+
 /* A survivor's log is what it is, as far as it goes. */
 static void fork_log(struct judge *j, size_t group, const struct op *op,
                      const struct step *step)
@@ -465,7 +483,7 @@ void judge_read(struct judge *j, struct sim_node *n, const struct machine *m,
     struct log *log = &j->logs[shard];
     const struct sim_client *c = who_asks(j->w, op->asker);
     uint64_t at = machine_applied(m);
-    if (!c || sees_nothing(j) || j->w->wrong || n->dying)
+    if (!op->asker || !c || sees_nothing(j) || j->w->wrong || n->dying)
         return;
     uint64_t least = op->flags & OP_STALE ? n->read_at[shard] : c->call.known[shard];
     if (at < least)

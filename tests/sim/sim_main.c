@@ -88,6 +88,8 @@ static void one_event(struct sim_world *w)
             sim_crash(w, ev->node);
     } else if (ev->kind == EV_HUNT) {
         sim_hunt(w, ev->node, ev->from, ev->life);
+    } else if (ev->kind == EV_BACKUP) {
+        sim_backup(w);
     } else if (ev->kind == EV_DISASTER) {
         sim_disaster(w);
     } else if (ev->kind == EV_JOIN) {
@@ -156,6 +158,7 @@ static void finish(struct sim_world *w)
     while ((ev = sim_next(w)))
         sim_drop(ev);
     free(w->heap);
+    buf_done(&w->backup);
     judge_close(w->judge);
     sim_clients_done_all(w);
 }
@@ -188,7 +191,7 @@ static void describe(const struct sim_world *w)
 
 struct totals {
     uint64_t seeds, wrong, ms, acked, faults, crashes, reads, leaders, unknown, changes;
-    uint64_t survived, unfit;
+    uint64_t survived, unfit, restored;
 };
 
 static void count(struct totals *t, const struct sim_world *w)
@@ -205,6 +208,7 @@ static void count(struct totals *t, const struct sim_world *w)
     t->changes += w->n_changes;
     t->survived += w->n_survived;
     t->unfit += w->n_unfit;
+    t->restored += w->n_restored;
 }
 
 static void begin(struct sim_world *w)
@@ -413,9 +417,10 @@ static int all(const struct args *a)
            " crashes, %" PRIu64 " leaders, %" PRIu64 " member changes, %.0f s\n",
            t.seeds, a->first, hours, t.acked, t.reads, t.unknown, t.faults, t.crashes,
            t.leaders, t.changes, wall() - start);
-    if (t.survived + t.unfit)
-        printf("# %" PRIu64 " new clusters of survivors, %" PRIu64 " refused\n", t.survived,
-               t.unfit);
+    if (t.survived + t.unfit + t.restored)
+        printf("# new clusters: %" PRIu64 " of survivors, %" PRIu64 " of backups; %" PRIu64
+               " refused\n",
+               t.survived, t.restored, t.unfit);
     bool far = hours >= a->hours;
     bool ok = t.wrong == 0 && strayed == 0 && far;
     printf("%s - simulator: %" PRIu64 " of %" PRIu64 " seeds wrong%s%s\n", ok ? "ok" : "not ok",

@@ -115,5 +115,6 @@ void __wrap_remaining_tell(const struct remaining *l, uint64_t clock_ms, uint64_
 void __wrap_engine_adopt(struct engine *e, size_t at, struct machine *m)
 {
     inside->applied[at] = machine_applied(m);
+    judge_adopt(inside->w->judge, inside, at, machine_applied(m));
     __real_engine_adopt(e, at, m);
 }
