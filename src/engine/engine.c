@@ -67,6 +67,17 @@ struct engine *engine_open(const struct engine_config *config)
     return e;
 }
 
+static void ending_drop(struct asker_slot *s)
+{
+    struct session_ending *ending = s->ending;
+    s->ending = NULL;
+    if (!ending)
+        return;
+    list_remove(&ending->in_engine);
+    buf_done(&ending->name);
+    free(ending);
+}
+
 void engine_close(struct engine *e)
 {
     if (!e)
@@ -79,7 +90,7 @@ void engine_close(struct engine *e)
     for (uint32_t i = 1; i < e->n_slots; i++) {
         buf_done(&e->slots[i]->cancel);
         buf_done(&e->slots[i]->then);
-        buf_done(&e->slots[i]->ends);
+        ending_drop(e->slots[i]);
         free(e->slots[i]);
     }
     free(e->slots);
@@ -200,8 +211,6 @@ static uint64_t ask_add(struct engine *e, struct ask *ask, const struct op *op)
     if (e->order->patience_ms)
         s->give_up_ms = s->asked_ms + op->wait_ms + e->order->patience_ms;
     s->want_holders = op->flags & OP_WANT_HOLDERS;
-    s->freed = 0;
-    list_init(&s->in_ending);
     ask->id = e->order->id_base | next_count(e);
     if ((op->flags & OP_NOBLOCK) && !ask->stay)
         ask->id |= OP_ASKER_LOOSE;
@@ -219,8 +228,7 @@ static void ask_remove(struct engine *e, struct asker_slot *s)
     else
         buf_done(&s->cancel);
     buf_done(&s->then);
-    list_remove(&s->in_ending);
-    buf_done(&s->ends);
+    ending_drop(s);
     s->next_free = e->first_free;
     e->first_free = s->at;
 }
@@ -234,8 +242,8 @@ static void answer(struct engine *e, size_t group, struct event *ev)
     s->came_ms = s->came_ms ? s->came_ms : now;
     if (router_hold(e, group, ev))
         return;
-    if (ev->kind == EVENT_SESSION_ENDED)
-        ev->count += s->freed;
+    if (ev->kind == EVENT_SESSION_ENDED && s->ending)
+        ev->count += s->ending->freed;
     struct ask *ask = s->ask;
     ask->order_ms = s->ordered_ms ? s->ordered_ms - s->asked_ms : 0;
     ask->line_ms = s->ordered_ms ? s->came_ms - s->ordered_ms : 0;

@@ -32,9 +32,14 @@ struct asker_slot {
     uint64_t give_up_ms; /* of the caller's clock; 0: never */
     struct buf cancel;   /* the op that takes it out of the line, made when it has to wait */
     struct buf then;     /* the op that comes when its session has been kept */
-    struct list in_ending;
-    struct buf ends; /* the session that it ends, as account, 0, id */
-    uint64_t freed;  /* what shards have freed with that one */
+    struct session_ending *ending; /* NULL: it ends none */
+};
+
+/* A request that ends a session. */
+struct session_ending {
+    struct list in_engine;
+    uint64_t freed;  /* what shards have freed with it */
+    struct buf name; /* of the session: account, 0, id */
 };
 
 /* Messages on their way from one group to another, while this node leads the first: soft state,
@@ -87,7 +92,7 @@ struct engine {
     uint64_t targets;
     bool delivering;    /* answers are being given: nothing may be submitted now */
     struct list held;   /* answers that wait until messages are taken: router.c */
-    struct list ending; /* of the slots, those that end a session */
+    struct list ending; /* of struct session_ending */
     struct route routes[ROUTES_KEPT];
     struct kept_session *kept; /* SESSIONS_KEPT, by hash; NULL at first */
     struct ask keeper;         /* a keep-alive of the server itself that is on its way */

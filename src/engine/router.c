@@ -185,9 +185,9 @@ void router_count(struct engine *e, size_t group, const struct event *ev)
         return;
     put_name(&name, name_of(ev->account, ev->session));
     list_each (it, &e->ending) {
-        struct asker_slot *s = list_item(it, struct asker_slot, in_ending);
-        if (slice_eq(buf_slice(&s->ends), buf_slice(&name)))
-            s->freed += ev->count;
+        struct session_ending *ending = list_item(it, struct session_ending, in_engine);
+        if (slice_eq(buf_slice(&ending->name), buf_slice(&name)))
+            ending->freed += ev->count;
     }
     buf_done(&name);
 }
@@ -316,9 +316,10 @@ void router_submitted(struct engine *e, const struct op *op)
     e->detached_ms = engine_clock(e);
     kept_drop(e, name_of(op->account, op->session));
     struct asker_slot *s = op->asker ? engine_slot(e, op->asker) : NULL;
-    if (s && buf_len(&s->ends) == 0) {
-        put_name(&s->ends, name_of(op->account, op->session));
-        list_push_back(&e->ending, &s->in_ending);
+    if (s && !s->ending) {
+        s->ending = mem_zalloc(sizeof *s->ending);
+        put_name(&s->ending->name, name_of(op->account, op->session));
+        list_push_back(&e->ending, &s->ending->in_engine);
     }
 }
 
