@@ -34,6 +34,7 @@ bool backup_head_decode(struct slice content, struct backup_head *ret)
 
 static void put_at(char *p, size_t bytes, uint64_t v)
 {
+    BELAY_DCHECK(bytes == sizeof v || v >> (8 * bytes) == 0);
     for (size_t i = 0; i < bytes; i++)
         p[i] = (char)(v >> (8 * i));
 }
@@ -41,6 +42,7 @@ static void put_at(char *p, size_t bytes, uint64_t v)
 static uint64_t get_at(const char *p, size_t bytes)
 {
     uint64_t v = 0;
+    BELAY_DCHECK(bytes <= sizeof v);
     for (size_t i = 0; i < bytes; i++)
         v |= (uint64_t)(unsigned char)p[i] << (8 * i);
     return v;
@@ -67,6 +69,7 @@ void backup_frame(enum backup_kind kind, uint32_t number, struct slice content,
 enum belay_err backup_part(struct slice *left, enum backup_kind kind, uint32_t number,
                            struct slice *ret_content)
 {
+    BELAY_DCHECK((kind == BACKUP_HEAD) == (number == 0));
     const char *frame = left->data;
     if (left->len < BACKUP_FRAME || memcmp(frame, MAGIC, sizeof MAGIC) != 0)
         return BELAY_ERR_CORRUPT;

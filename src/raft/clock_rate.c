@@ -13,6 +13,7 @@ bool clock_rate_hear(struct clock_rate *r, uint64_t start, uint64_t own_ms, uint
     if (r->start != start)
         *r = (struct clock_rate){.start = start, .window_ms = own_ms, .least = INT64_MAX};
     BELAY_CHECK(own_ms >= r->window_ms);
+    BELAY_DCHECK(own_ms >= r->least_ms && r->least_ms >= r->before_ms);
     bool ends = own_ms - r->window_ms >= CLOCK_RATE_WINDOW_MS;
     bool measured = ends && r->before_ms && r->least_ms > r->before_ms;
     if (measured) {
@@ -36,5 +37,6 @@ bool clock_rate_hear(struct clock_rate *r, uint64_t start, uint64_t own_ms, uint
 
 bool clock_rate_is_off(const struct clock_rate *r)
 {
+    BELAY_DCHECK(r->is_known || r->ppm == 0);
     return r->is_known && (r->ppm > CLOCK_RATE_OFF_PPM || r->ppm < -CLOCK_RATE_OFF_PPM);
 }

@@ -26,6 +26,7 @@ void group_gate_close(struct group *g)
 
 void group_gate_open(struct group *g)
 {
+    BELAY_DCHECK(!g->asked);
     g->gate.closed = false;
 }
 
@@ -55,11 +56,13 @@ void group_stands(const struct group *g, struct group_floor *ret)
 
 static bool is_as_long(uint64_t log_term, uint64_t index, const struct group_floor *floor)
 {
+    BELAY_DCHECK(floor->log_term <= GROUP_NUMBER_MAX && floor->index <= GROUP_NUMBER_MAX);
     return log_term != floor->log_term ? log_term > floor->log_term : index >= floor->index;
 }
 
 bool group_may_vouch(const struct group *g)
 {
+    BELAY_DCHECK(!g->gate.has_floor || g->gate.floor.term <= GROUP_NUMBER_MAX);
     return !g->gate.closed ||
            (g->gate.has_floor && raft_current_term(&g->raft) >= g->gate.floor.term);
 }
@@ -67,7 +70,9 @@ bool group_may_vouch(const struct group *g)
 uint64_t group_gate_index(const struct group *g, uint64_t index)
 {
     uint64_t commit = raft_commit_index(&g->raft);
-    return group_may_vouch(g) || index < commit ? index : commit;
+    uint64_t said = group_may_vouch(g) || index < commit ? index : commit;
+    BELAY_DCHECK(said <= index);
+    return said;
 }
 
 bool group_may_stand(const struct group *g, uint64_t term)

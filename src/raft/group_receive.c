@@ -28,6 +28,7 @@ static const char *entry_problem(const struct group *g, const struct peer_entry 
 /* 0: not here. */
 static uint64_t term_of(const struct group *g, uint64_t index)
 {
+    BELAY_DCHECK(g->raft.trail.snapshot.index == 0 || g->raft.trail.snapshot.term > 0);
     const struct log_entry *e = entry_log_get(&g->log, index);
     if (e)
         return e->term;
@@ -238,6 +239,7 @@ static void refuse_offer(struct group *g, uint64_t from,
         result->rejected != g->raft.trail.snapshot.index ||
         !group_guarded(g, GUARD_NEWER_SNAPSHOT))
         return;
+    BELAY_DCHECK(offered->index > 0);
     result->rejected = offered->index;
     if (result->last_log_index >= offered->index)
         result->last_log_index = offered->index - 1;
@@ -358,6 +360,7 @@ void group_receive(struct group *g, const struct peer_message *msg, uint64_t now
     case WIRE_TYPE_COUNT:
         break; /* the order's own */
     }
+    BELAY_DCHECK(!g->asked && !g->no_answer && !g->is_old);
     if (group_leader(g) != leader)
         g->env->changed(g->ctx, g->group_no);
 }
@@ -377,6 +380,7 @@ void group_count_copies(struct group *g)
             copies += conf.servers[i].voter && group_match(g, conf.servers[i].id, &match) &&
                       match >= index;
         }
+        BELAY_DCHECK(copies <= group_conf_voters(&conf));
         if (copies <= group_conf_voters(&conf) / 2)
             return;
         g->raft.commit_index = index;

@@ -34,6 +34,7 @@ static void take_sum(const char *digits, size_t len, uint64_t ret[2])
 
 static void take_word(const char *word, size_t len, struct member *m)
 {
+    BELAY_DCHECK(word[len] == '\0' || word[len] == ' ');
     size_t key = strlen(PRIORITY_WORD);
     if (len == strlen(LEAVING_WORD) && memcmp(word, LEAVING_WORD, len) == 0)
         m->leaving = true;
@@ -125,7 +126,9 @@ static int by_address(const void *a, const void *b)
 {
     const struct group_server *x = a;
     const struct group_server *y = b;
-    return strcmp(x->address, y->address);
+    int order = strcmp(x->address, y->address);
+    BELAY_DCHECK(order != 0 || x == y); /* member_is_taken() */
+    return order;
 }
 
 const char *members_of_peers(const char *text, struct group_conf *conf)

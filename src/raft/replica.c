@@ -13,8 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const struct order_ops raft_ops;
+
 struct replica *replica_of(struct order *o)
 {
+    BELAY_DCHECK(o->ops == &raft_ops);
     return (struct replica *)(void *)o;
 }
 
@@ -57,6 +60,7 @@ void replica_send(struct replica *o, uint64_t to, const struct peer_message *msg
 struct origin *replica_origin(struct replica_group *r, uint64_t node)
 {
     struct origin *origin = &r->origins[place_of(node)];
+    BELAY_DCHECK(origin->node == 0 || place_of(origin->node) == place_of(node));
     return origin->node == node ? origin : NULL;
 }
 
@@ -156,6 +160,7 @@ static bool apply_entry(void *ctx, uint16_t group_no, uint64_t index, struct sli
     uint64_t now = reader_u64(&in);
     if (version == ENTRY_LEVEL)
         level_apply(r, &in, now);
+    BELAY_DCHECK(r->entry_done < data.len && (r->entry_done == 0 || version == ENTRY_VERSION));
     if (r->entry_done)
         in.left = slice_of(data.data + r->entry_done, data.len - r->entry_done);
     while (version == ENTRY_VERSION && in.left.len > 0 && !o->over && !has_worked_enough(o))
@@ -354,6 +359,7 @@ static struct pending_op *add_pending(struct replica_group *r, const struct op *
 void replica_set_run(struct replica *o, uint64_t run)
 {
     BELAY_CHECK(run > 0);
+    BELAY_DCHECK(run >= o->run);
     o->run = run;
     o->start = start_number(run, o->config.seed);
     o->base.id_base = replica_id_base(o->config.node, run);
@@ -517,6 +523,7 @@ void replica_settle(struct replica *o)
             if (!group_installing(o->replicas[i].group))
                 group_durable(o->replicas[i].group, UINT64_MAX, replica_now(o));
     store_settle(o);
+    BELAY_DCHECK(o->settling);
     o->settling = false;
     send_frames(o);
     if (!o->config.host_writes)
@@ -715,6 +722,7 @@ static void raft_close(struct order *base)
     struct replica *o = replica_of(base);
     for (size_t i = 0; i < base->n_groups; i++) {
         struct replica_group *r = &o->replicas[i];
+        BELAY_DCHECK(r->o == o && r->group_no == i);
         while (r->first) {
             struct pending_op *p = r->first;
             r->first = p->next;

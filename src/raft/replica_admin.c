@@ -141,6 +141,7 @@ static enum belay_err add_member(struct replica *o, struct group_conf *conf,
 {
     BELAY_CHECK(wish->kind == WISH_ADD);
     struct group_server s = {.id = replica_next_node(o)};
+    BELAY_DCHECK(!group_conf_find(conf, s.id));
     struct member m = {.priority = MEMBER_PRIORITY_UNSET};
     if (s.id >= NODE_PLACES && engine_level(o->engine, 0) < LEVEL_PLACES)
         return BELAY_ERR_LIMIT; /* until all members know larger numbers */
@@ -260,12 +261,14 @@ struct admin_call *replica_admin_ask(struct replica *o, const struct admin_reque
         end = &(*end)->next;
     *end = ask;
     o->n_asks++;
+    BELAY_DCHECK(o->n_asks <= ORDER_ASKS_MAX);
     o->stirred = true;
     return ask;
 }
 
 void replica_admin_forget(struct admin_call *ask)
 {
+    BELAY_DCHECK(ask->seq > 0 && ask->answer);
     ask->ctx = NULL;
 }
 
@@ -275,6 +278,7 @@ static void answer_first(struct replica *o, enum belay_err err, uint64_t id)
     struct admin_call *ask = o->asks;
     o->asks = ask->next;
     o->n_asks--;
+    BELAY_DCHECK((o->asks == NULL) == (o->n_asks == 0));
     if (ask->ctx)
         ask->answer(ask->ctx, err, id);
     free(ask);
@@ -295,6 +299,7 @@ static void take_answer(struct replica *o, enum belay_err err)
 static void ask_leader(struct replica *o, struct admin_call *ask)
 {
     BELAY_CHECK(ask == o->asks);
+    BELAY_DCHECK(ask->wish.group < o->base.n_groups);
     uint64_t leader = group_leader(o->replicas[ask->wish.group].group);
     ask->sent_ms = replica_now(o);
     if (leader == o->config.node) {
@@ -335,6 +340,7 @@ void admin_settle(struct replica *o)
 
 void admin_done(struct replica *o)
 {
+    BELAY_DCHECK((o->asks == NULL) == (o->n_asks == 0));
     while (o->asks) {
         struct admin_call *ask = o->asks;
         o->asks = ask->next;

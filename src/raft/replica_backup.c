@@ -41,6 +41,7 @@ static void remove_file(struct replica *o, const char *name)
 
 static void name_of(uint64_t id, char name[DISK_NAME_MAX])
 {
+    BELAY_DCHECK(id != 0);
     snprintf(name, DISK_NAME_MAX, BACKUP_PREFIX "%016" PRIx64, id);
 }
 
@@ -77,12 +78,14 @@ enum belay_err replica_backup_begin(struct replica *o, const struct backup_wish 
 
 void replica_backup_forget(struct replica *o, const void *ctx)
 {
+    BELAY_DCHECK(ctx);
     if (o->backup && o->backup->wish.ctx == ctx)
         o->backup->wish.ctx = NULL;
 }
 
 static void answer(struct backup *b, enum belay_err err)
 {
+    BELAY_DCHECK((err == BELAY_OK) == (b->state == BACKUP_MADE));
     void *ctx = b->wish.ctx;
     b->wish.ctx = NULL;
     if (ctx)
@@ -195,6 +198,7 @@ bool backup_write(const struct snapshot_task *task)
 {
     BELAY_CHECK(task->of_backup);
     const struct replica *o = task->o;
+    BELAY_DCHECK(o->backup && o->backup->state == BACKUP_WRITING);
     const struct backup_wish *wish = &o->backup->wish;
     struct backup_head head = {wish->id, o->cluster, o->config.node, o->base.n_groups,
                                wish->wall_ms};
@@ -231,6 +235,7 @@ void backup_written(struct replica *o, bool stored)
 
 static bool is_made(const struct replica *o, uint64_t id)
 {
+    BELAY_DCHECK(!o->backup || o->backup->wish.id != 0);
     return o->backup && o->backup->state == BACKUP_MADE && o->backup->wish.id == id;
 }
 
@@ -238,6 +243,7 @@ bool replica_backup_find(struct replica *o, uint64_t id, uint64_t *ret_bytes)
 {
     if (!is_made(o, id))
         return false;
+    BELAY_DCHECK(o->backup->used_ms <= replica_now(o));
     o->backup->used_ms = replica_now(o);
     *ret_bytes = o->backup->bytes;
     return true;
@@ -246,6 +252,7 @@ bool replica_backup_find(struct replica *o, uint64_t id, uint64_t *ret_bytes)
 enum belay_err replica_backup_read(const struct replica *o, uint64_t id, uint64_t at,
                                    struct buf *out)
 {
+    BELAY_DCHECK(o->opened);
     struct disk *disk = o->config.disk;
     char name[DISK_NAME_MAX];
     name_of(id, name);
@@ -257,6 +264,7 @@ void replica_backup_drop(struct replica *o, uint64_t id)
     char name[DISK_NAME_MAX];
     if (!is_made(o, id))
         return;
+    BELAY_DCHECK(!o->backup->wish.ctx); /* it was answered when it was made */
     name_of(id, name);
     remove_file(o, name);
     free(o->backup);

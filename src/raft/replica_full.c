@@ -52,6 +52,7 @@ void full_look(struct replica *o)
     for (size_t i = 0; i < o->base.n_groups && full; i++)
         stop_leading(&o->replicas[i]);
     lead_stand(o);
+    BELAY_DCHECK(!full || o->must_not_lead);
     if (full)
         log_error("order.disk_full",
                   "path=%s free=%" PRIu64 " needed=%" PRIu64

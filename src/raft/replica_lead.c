@@ -35,6 +35,7 @@ uint8_t replica_priority(const struct replica *o, uint64_t id)
     BELAY_CHECK(o->members.n <= GROUP_SERVERS_MAX);
     struct member m;
     member_of(o, id, &m);
+    BELAY_DCHECK(m.priority <= MEMBER_PRIORITY_UNSET);
     if (m.priority != MEMBER_PRIORITY_UNSET)
         return m.priority;
     const struct standing *s = replica_standing(o, id);
@@ -43,6 +44,7 @@ uint8_t replica_priority(const struct replica *o, uint64_t id)
 
 bool replica_is_leaving(const struct replica *o)
 {
+    BELAY_DCHECK(!o->leaving || o->must_not_lead);
     return o->leaving;
 }
 
@@ -299,6 +301,7 @@ static void hand_over(struct replica_group *r, const struct placement_node *node
     }
     if (!o->must_not_lead && now - r->preferred_ms < ORDER_REST_MS)
         return;
+    BELAY_DCHECK(place_of(to) != 0);
     r->preferred = 0; /* whether it works or not, the next try has time */
     if (replica_hand_over(r, to) == BELAY_OK)
         log_info("order.hand_over", "shard=%u node=%" PRIu64, r->group_no, to);
@@ -327,6 +330,7 @@ static void tend(struct replica_group *r)
 void lead_tell(struct replica *o, uint64_t to)
 {
     BELAY_CHECK(to != o->config.node);
+    BELAY_DCHECK(o->config.priority <= MEMBER_PRIORITY_NEVER);
     struct buf conf = {0};
     if (o->members.n > 0)
         group_conf_encode(&o->members, &conf);
@@ -412,6 +416,7 @@ bool lead_hear(struct replica *o, const struct peer_message *msg)
 
 void replica_drained(struct replica *o)
 {
+    BELAY_DCHECK(o->opened);
     if (o->drained)
         return;
     o->drained = true;
@@ -453,6 +458,7 @@ void lead_tick(struct replica *o)
     full_tick(o);
     for (size_t i = 0; i < o->base.n_groups; i++)
         tend(&o->replicas[i]);
+    BELAY_DCHECK(o->placement_ms > now);
 }
 
 void lead_stand(struct replica *o)
@@ -496,6 +502,7 @@ bool replica_retire(struct replica *o)
         o->retired = true;
         lead_stand(o);
     }
+    BELAY_DCHECK(o->must_not_lead);
     for (size_t i = 0; i < o->base.n_groups; i++)
         done = retire_replica(&o->replicas[i]) && done;
     return done;

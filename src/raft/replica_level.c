@@ -29,6 +29,7 @@ uint64_t level_newest(const struct replica *o)
 static void propose_level(struct replica_group *r, uint64_t level)
 {
     BELAY_CHECK(level > 0 && level <= level_newest(r->o));
+    BELAY_DCHECK(r->leads);
     struct buf entry = {0};
     buf_put_byte(&entry, ENTRY_LEVEL);
     varint_put(&entry, engine_stamp(r->o->engine, r->group_no));
@@ -69,6 +70,7 @@ static uint64_t highest_possible(const struct replica_group *r)
 
 static bool is_manual(const struct replica *o)
 {
+    BELAY_DCHECK(o->members.n <= GROUP_SERVERS_MAX);
     bool manual = o->config.level_manual;
     for (size_t i = 0; i < o->members.n; i++)
         manual |= replica_standing(o, o->members.servers[i].id)->level_manual;
@@ -104,6 +106,7 @@ enum belay_err level_wish(struct replica_group *r, uint64_t level)
 
 bool level_is_reached(const struct replica *o, uint64_t level)
 {
+    BELAY_DCHECK(o->opened && o->base.n_groups > 0);
     for (size_t i = 0; i < o->base.n_groups; i++)
         if (engine_level(o->engine, i) < level)
             return false;
@@ -186,9 +189,11 @@ bool level_may_speak(struct replica *o, uint64_t node)
 
 bool level_is_behind(const struct replica *o)
 {
-    for (size_t i = 0; i < NODE_PLACES; i++)
+    for (size_t i = 0; i < NODE_PLACES; i++) {
+        BELAY_DCHECK(o->standings[i].level == 0 || o->seen[i] != 0);
         if (o->standings[i].level > level_newest(o))
             return true;
+    }
     return false;
 }
 

@@ -16,6 +16,7 @@ bool named_hear(struct replica *o, struct slice bytes)
         return false;
     for (size_t i = 0; i < conf.n; i++) {
         struct named *named = &o->named[place_of(conf.servers[i].id)];
+        BELAY_DCHECK(named->node == 0 || place_of(named->node) == place_of(conf.servers[i].id));
         if (conf.servers[i].id < named->node)
             continue;
         named->node = conf.servers[i].id;
@@ -31,6 +32,7 @@ bool replica_find_member(const struct replica *o, uint64_t node, struct member *
     group_conf(o->replicas[0].group, &conf);
     const struct group_server *s = group_conf_find(&conf, node);
     const struct named *named = &o->named[place_of(node)];
+    BELAY_DCHECK(named->node == 0 || place_of(named->node) == place_of(node));
     if (s) {
         member_parse(s->address, ret);
         return true;

@@ -54,6 +54,7 @@ bool start_is_over(uint64_t start, uint64_t newer)
 
 uint64_t replica_start(const struct replica *o)
 {
+    BELAY_DCHECK(o->run > 0 && o->start >> RUN_SHIFT == o->run);
     return o->start;
 }
 
@@ -89,6 +90,7 @@ static void believe(struct replica_group *r)
     r->o->n_doubts -= r->doubt.lasts;
     r->doubt.lasts = false;
     group_gate_open(r->group);
+    BELAY_DCHECK(group_may_vouch(r->group));
 }
 
 /* A node that lists a newer voter in its place knows that the older one is gone. */
@@ -121,6 +123,7 @@ void start_doubt(struct replica_group *r)
     r->o->n_doubts++;
     r->doubt.since_ms = replica_now(r->o);
     group_gate_close(r->group);
+    BELAY_DCHECK(!group_may_vouch(r->group));
 }
 
 /* A directory that was empty when this process started is no copy. When it stands in the place
@@ -183,6 +186,7 @@ uint64_t replica_node_of(struct disk *disk)
     bool known = err == BELAY_OK && store_read_identity(o, buf_slice(&file), &node, &groups);
     buf_done(&file);
     free(o);
+    BELAY_DCHECK(!known || place_of(node) != 0);
     return known ? node : 0;
 }
 

@@ -93,6 +93,7 @@ const char *status_not_ready(const struct order *base, const char **ret_word)
     static _Thread_local char text[SEE_TEXT_MAX + 32];
     const struct replica *o = (const struct replica *)(const void *)base;
     struct see see = {0};
+    BELAY_DCHECK(o->opened);
     *ret_word = "too-old";
     if (level_is_behind(o))
         return "the cluster follows newer rules than this program knows: start a newer belay here";
@@ -208,6 +209,7 @@ static bool is_taken(const struct replica *o, const struct group_conf *conf, uin
 
 bool replica_has_room(const struct replica *o, uint64_t node)
 {
+    BELAY_DCHECK(o->replicas[0].group);
     struct group_conf last, committed;
     group_conf(o->replicas[0].group, &last);
     group_conf_committed(o->replicas[0].group, &committed);
@@ -223,6 +225,7 @@ bool replica_was_removed(const struct replica *o, uint64_t node)
 {
     const struct replica_group *r = &o->replicas[0];
     const struct origin *origin = &r->origins[place_of(node)];
+    BELAY_DCHECK(origin->node == 0 || place_of(origin->node) == place_of(node));
     struct group_conf last, committed;
     group_conf(r->group, &last);
     group_conf_committed(r->group, &committed);
@@ -247,9 +250,12 @@ size_t replica_groups(const struct replica *o)
 
 bool replica_idle(const struct replica *o)
 {
-    for (size_t i = 0; i < o->base.n_groups; i++)
-        if (o->replicas[i].first || o->replicas[i].reads)
+    for (size_t i = 0; i < o->base.n_groups; i++) {
+        const struct replica_group *r = &o->replicas[i];
+        BELAY_DCHECK((r->first == NULL) == (r->n_pending == 0));
+        if (r->first || r->reads)
             return false;
+    }
     return true;
 }
 
@@ -261,11 +267,13 @@ struct group *replica_group(struct replica *o, size_t group_no)
 
 struct journal *replica_journal(struct replica *o)
 {
+    BELAY_DCHECK(o->journal);
     return o->journal;
 }
 
 bool replica_is_full(const struct replica *o)
 {
+    BELAY_DCHECK(!o->full || o->must_not_lead);
     return o->full;
 }
 
@@ -277,13 +285,16 @@ uint64_t replica_snapshots_failed(const struct replica *o)
 size_t replica_pending(const struct replica *o, size_t group_no)
 {
     BELAY_CHECK(group_no < o->base.n_groups);
-    return o->replicas[group_no].n_pending;
+    const struct replica_group *r = &o->replicas[group_no];
+    BELAY_DCHECK((r->first == NULL) == (r->n_pending == 0));
+    return r->n_pending;
 }
 
 bool replica_snapshot(const struct replica *o, size_t group_no, struct snapshot_file *ret)
 {
     BELAY_CHECK(group_no < o->base.n_groups);
     const struct replica_group *r = &o->replicas[group_no];
+    BELAY_DCHECK(r->snapshot.index == 0 || r->snapshot_name[0]);
     *ret = (struct snapshot_file){.name = r->snapshot_name, .bytes = r->snapshot_size};
     return r->snapshot.index > 0;
 }
