@@ -139,7 +139,8 @@ static void check_once(struct judge *j, const struct step *step, uint64_t index)
 
 static void forget_askers(struct judge *j)
 {
-    memset(j->askers, 0, j->cap_askers * sizeof *j->askers);
+    if (j->askers)
+        memset(j->askers, 0, j->cap_askers * sizeof *j->askers);
     j->n_askers = 0;
     for (size_t i = 0; i < j->w->plan.groups; i++)
         for (size_t k = 0; k < j->logs[i].n; k++)
