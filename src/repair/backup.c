@@ -65,7 +65,7 @@ static void count(struct looking *l, unsigned group, const struct machine *m)
         l->found->level = machine_level(m);
     for (unsigned g = 1; group == 0 && g < l->found->head.groups; g++)
         l->out[g] = mail_of(m, g);
-    if (group > 0)
+    if (group > 0 && group < JOURNAL_GROUPS_MAX)
         l->in[group] = mail_of(m, 0);
 }
 

@@ -59,8 +59,7 @@ enum belay_err restore_look(const char *path, struct backup_found *ret)
 
 uint64_t restore_id(const char *path)
 {
-    struct slice file;
-    struct slice content;
+    struct slice file, content = SLICE("");
     struct backup_head head = {0};
     enum belay_err err = map_file(path, &file);
     struct slice left = file;

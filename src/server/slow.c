@@ -83,7 +83,7 @@ void slow_look(struct conn *c, const struct pending_reply *p, const struct event
     if (s->slow.above_ns == 0)
         return;
     BELAY_CHECK(p || !ev);
-    uint64_t ns = slow_ns(p ? p->taken_ns : s->taken_ns, ev ? p->ask.line_ms : 0);
+    uint64_t ns = slow_ns(p ? p->taken_ns : s->taken_ns, p && ev ? p->ask.line_ms : 0);
     if (ns > s->slow.above_ns && (p || s->call.command))
         say(c, p, ev, ns);
 }
