@@ -114,6 +114,7 @@ static void set_limits(struct account *a, struct slice body)
 static bool email_is_taken(const struct machine *m, struct slice email,
                            const struct account *but)
 {
+    BELAY_DCHECK(m->group == 0); /* a shard knows no email */
     for (size_t i = 0; i < m->n_accounts; i++) {
         const struct account *a = m->accounts[i];
         if (a != but && !a->gone && email.len &&
@@ -289,6 +290,7 @@ bool machine_account_at(const struct machine *m, size_t i, struct account_row *r
     const struct account *a = i < m->n_accounts ? m->accounts[i] : NULL;
     if (!a || a->gone)
         return false;
+    BELAY_DCHECK(a->n == a->used[QUOTA_NAMESPACES]);
     *ret = (struct account_row){.id = account_name(a), .tokens = a->n_tokens};
     memcpy(ret->limits, a->limits, sizeof ret->limits);
     memcpy(ret->used, a->used, sizeof ret->used);
@@ -386,6 +388,7 @@ void snapshot_put_account(struct buf *out, const struct account *a)
 
 void loader_account(struct loader *ld, struct account *a)
 {
+    BELAY_DCHECK(a->n == 0 && a->n_tokens == 0);
     a->gone = loader_bounded(ld, 1);
     set_text(&a->email, &a->email_len, loader_bytes(ld, 0, LIMIT_EMAIL_BYTES));
     set_text(&a->full_name, &a->full_name_len, loader_bytes(ld, 0, LIMIT_FULL_NAME_BYTES));

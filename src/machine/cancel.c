@@ -27,6 +27,7 @@ bool cancel_is_for(const struct machine *m, const struct op *cancel, uint64_t as
  * even if the asker's number came again. Older versions named the lock and the number alone. */
 static bool cancels_owner(const struct machine *m, const struct op *op, struct who who)
 {
+    BELAY_DCHECK(who.owner.len > 0);
     if (who.session && who.session->ending != REASON_NONE)
         return false; /* it goes with its session */
     if (op->fence == 0 || m->by_number)
@@ -118,6 +119,7 @@ static void cancel_named(struct machine *m, struct lock *l, const struct op *op,
 static void cancel_numbered(struct machine *m, struct lock *l, const struct op *op,
                             struct effects *fx)
 {
+    BELAY_DCHECK(op->fence == 0 || m->by_number);
     if (l->more) {
         list_each (it, &l->more->waits) {
             struct wait *w = list_item(it, struct wait, in_lock);
@@ -139,6 +141,7 @@ static void cancel_numbered(struct machine *m, struct lock *l, const struct op *
 /* Whose wait is it, if it is one? */
 static uint64_t waiting_asker(struct heap_node *end)
 {
+    BELAY_DCHECK(end->pos != 0 && end->tag <= END_PARKED);
     if (end->tag == END_WAIT)
         return heap_item(end, struct wait, end)->asker;
     return end->tag == END_PARKED ? heap_item(end, struct parked, end)->asker : 0;
@@ -177,6 +180,7 @@ static void cancel_wait(struct machine *m, struct wait *w, uint64_t since_ms,
 
 static void cancel_parked(struct machine *m, struct parked *p, uint64_t since_ms)
 {
+    BELAY_DCHECK(since_ms <= m->now_ms);
     if (p->receipt && since_ms + RECEIPT_RETURN_MS > m->now_ms)
         parked_away(m, p, since_ms);
     else
@@ -219,6 +223,7 @@ static void cancel_runs(struct machine *m, uint64_t live, struct effects *fx)
 
 void cancel_request(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_CANCEL);
     if (op->name.len == 0 && op->session.len == 0) {
         cancel_runs(m, op->target, fx);
         return;

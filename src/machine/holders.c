@@ -202,6 +202,7 @@ struct hold *holder_by_fence(const struct lock *l, uint64_t fence)
 struct hold *holder_by_who(const struct machine *m, const struct lock *l, struct who who)
 {
     if (l->crowded) {
+        BELAY_DCHECK(l->n_holds >= CROWD_MIN / 2);
         struct map_node *n = map_find(&crowd_of(l)->by_who, who_hash(m, who), same_who, &who);
         return n ? map_item(n, struct holder_member, by_who)->hold : NULL;
     }

@@ -271,6 +271,7 @@ static inline void serve(struct machine *m, struct effects *fx)
         lock_serve_touched(m, fx);
     if (m->ready.count)
         parked_serve(m, fx);
+    BELAY_DCHECK(m->n_touched == 0);
 }
 
 void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
@@ -315,6 +316,7 @@ void machine_apply(struct machine *m, const struct op *op, struct effects *fx)
 
 uint64_t machine_level(const struct machine *m)
 {
+    BELAY_DCHECK(m->level <= LEVEL_NEWEST);
     return m->level;
 }
 
@@ -331,6 +333,7 @@ uint64_t machine_applied(const struct machine *m)
 
 uint64_t machine_number(const struct machine *m)
 {
+    BELAY_DCHECK(m->counter < UINT64_MAX);
     return m->counter + 1;
 }
 
@@ -350,6 +353,7 @@ void machine_set_batch(struct machine *m, unsigned units)
 
 void machine_set_txn_work(struct machine *m, uint64_t units)
 {
+    BELAY_CHECK(units > 0);
     m->txn_work_max = units;
 }
 

@@ -161,6 +161,7 @@ static struct event *tell(const struct machine *m, const struct op *op, enum eve
 
 void namespace_create(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_NAMESPACE_CREATE);
     struct account *a = account_find(m, op->account);
     if (!a) {
         request_failed(op, BELAY_ERR_NOT_FOUND, "no such account", fx);
@@ -182,6 +183,7 @@ void namespace_create(struct machine *m, const struct op *op, struct effects *fx
 
 void namespace_appear(struct machine *m, const struct op *message)
 {
+    BELAY_DCHECK(m->group != 0);
     struct account *a = account_any(m, message->account);
     if (!a)
         a = account_add(m, message->account);
@@ -191,6 +193,7 @@ void namespace_appear(struct machine *m, const struct op *message)
 
 void namespace_vanish(struct machine *m, const struct op *message)
 {
+    BELAY_DCHECK(m->group == 0);
     struct space *s = space_find(m, message->account, message->ns);
     if (s)
         space_doom(m, s);
@@ -198,6 +201,7 @@ void namespace_vanish(struct machine *m, const struct op *message)
 
 void namespace_update(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_NAMESPACE_UPDATE);
     struct space *s = request_space(m, op, fx);
     if (!s)
         return;
@@ -209,6 +213,7 @@ void namespace_update(struct machine *m, const struct op *op, struct effects *fx
 
 void namespace_delete(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_NAMESPACE_DELETE);
     struct space *s = request_space(m, op, fx);
     if (!s)
         return;

@@ -189,6 +189,7 @@ static bool is_for(const struct machine *m, const struct op *message)
 
 static void take(struct machine *m, uint64_t from, const struct op *message, struct effects *fx)
 {
+    BELAY_DCHECK(may_be_written(message)); /* outbox_check() has seen it */
     if (!is_for(m, message))
         return;
     if (message->kind == OP_NAMESPACE_CREATE)
@@ -235,6 +236,7 @@ void outbox_take(struct machine *m, const struct op *op, struct effects *fx)
 
 uint64_t machine_messages(const struct machine *m)
 {
+    BELAY_DCHECK(m->n_messages == 0 || m->n_groups > 1);
     return m->n_messages;
 }
 
@@ -316,6 +318,7 @@ static void read_box(struct loader *ld, struct mailbox *box)
             box_add(ld->m, box, bytes);
         arena_done(&a);
     }
+    BELAY_DCHECK(box->n_messages <= box->posted);
 }
 
 void loader_outbox(struct loader *ld)

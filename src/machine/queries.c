@@ -108,6 +108,7 @@ struct lock_row *machine_lock_row(const struct machine *m, const struct op *op,
         fill_lock_row(l, now_of(m, op), row, fx);
     else
         row->name = arena_copy(&fx->arena, op->name);
+    BELAY_DCHECK(row->n_holders <= row->holders_total && row->n_waiters <= row->waiters_total);
     return row;
 }
 
@@ -136,6 +137,7 @@ static bool may_read(const struct op *op, struct slice name)
 static struct lock *next_readable(const struct index *index, const struct op *op,
                                   struct lock *l, struct index_place *place)
 {
+    BELAY_DCHECK(!l || op->body.len > 0); /* without rules all may be read */
     struct rules_place to;
     while (l && !may_read(op, lock_name(l))) {
         if (!rules_skip(op->body, or_default(op->ns), lock_name(l), &to))
@@ -230,6 +232,7 @@ void machine_add_session(const struct machine *m, struct slice account, struct s
 
 static void show_session(const struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_SESSION_SHOW);
     const struct session *s = session_find(m, op->account, op->session);
     if (!s || session_over(s, now_of(m, op))) {
         request_failed(op, BELAY_ERR_NO_SESSION, "no such session, or it has ended", fx);
@@ -292,6 +295,7 @@ static void add_space(const struct space *s, struct namespace_row *row)
 void machine_add_namespace(const struct machine *m, struct slice account,
                            struct namespace_row *row)
 {
+    BELAY_DCHECK(row->name.len > 0); /* an empty one would be "default" */
     const struct space *s = space_find(m, account, row->name);
     if (s)
         add_space(s, row);
@@ -299,6 +303,7 @@ void machine_add_namespace(const struct machine *m, struct slice account,
 
 static void namespace_row(const struct space *s, struct namespace_row *row, struct effects *fx)
 {
+    BELAY_DCHECK(s->name_len > 0 && !s->doomed);
     *row = (struct namespace_row){
         .name = arena_copy(&fx->arena, slice_of(s->name, s->name_len)),
         .description = arena_copy(&fx->arena, slice_of(s->description, s->description_len)),
@@ -337,6 +342,7 @@ static void show_lock(const struct machine *m, const struct op *op, struct effec
 static void show_namespace(const struct machine *m, const struct space *s, const struct op *op,
                            struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_NAMESPACE_SHOW);
     struct event *ev = rows(m, op, fx);
     ev->namespaces = arena_alloc(&fx->arena, sizeof *ev->namespaces);
     ev->n_rows = 1;

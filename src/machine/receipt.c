@@ -49,6 +49,7 @@ static void put_records(struct buf *out, const struct txn_row *row)
 
 static void put_row(struct buf *out, const struct txn_row *row)
 {
+    BELAY_DCHECK(row->kind <= TXN_ROW_FENCE); /* as get_row() reads it */
     varint_put_bytes(out, row->name);
     varint_put(out, row->kind);
     varint_put_bytes(out, row->json);
@@ -236,6 +237,7 @@ struct receipt *receipt_add(struct machine *m, struct receipt_key key, struct sl
 
 static size_t bytes_of(const struct receipt *r)
 {
+    BELAY_DCHECK(r->answer_len > 0); /* open ones are not counted */
     return (size_t)r->account_len + r->id_len + r->answer_len;
 }
 
@@ -257,11 +259,13 @@ static struct receipt *oldest(const struct machine *m)
     const struct list *answered = &m->receipts.answered;
     if (list_empty(answered))
         return NULL;
+    BELAY_DCHECK(m->receipts.n_answered > 0);
     return list_item(answered->next, struct receipt, in_answered);
 }
 
 static bool is_old(const struct machine *m, const struct receipt *r)
 {
+    BELAY_DCHECK(r->at_ms <= m->now_ms);
     return r->at_ms + RECEIPT_MS <= m->now_ms;
 }
 

@@ -62,6 +62,7 @@ static struct judgement over_limit(const char *what)
 static void tell_limit(const struct space *s, const struct op *op, const struct judgement *j,
                        struct effects *fx)
 {
+    BELAY_DCHECK(j->verdict == OVER_LIMIT);
     if (j->limit)
         request_failed(op, BELAY_ERR_LIMIT, j->limit, fx);
     else
@@ -70,6 +71,7 @@ static void tell_limit(const struct space *s, const struct op *op, const struct 
 
 static uint64_t body_bytes(const struct lock *l)
 {
+    BELAY_DCHECK(!l || !l->more || l->more->body_len <= LIMIT_BODY_BYTES);
     return l && l->more ? l->more->body_len : 0;
 }
 
@@ -153,6 +155,7 @@ static struct judgement judge(const struct machine *m, const struct space *s,
                               const struct lock *l, const struct op *op,
                               const struct session *session)
 {
+    BELAY_DCHECK(!l || l->space == s);
     if (l) {
         struct judgement j = judge_known(m, l, op, (struct who){op->owner, session});
         if (j.verdict != WAIT)
@@ -252,6 +255,7 @@ static void take_over(struct machine *m, struct wait *w, const struct op *op,
 
 void request_return(struct machine *m, struct wait *w, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(wait_is_linked(w) && w->receipt);
     tell_replaced(m, w, fx);
     wait_set_asker(m, w, op->asker);
     if (w->away) {
@@ -312,6 +316,7 @@ static void bury_dead(struct machine *m, struct lock *l, struct who who, struct 
     if (w)
         wait_end_if_dead(m, w, fx);
     bool in_use = l->n_holds || (l->more && l->more->n_waits);
+    BELAY_DCHECK(in_use || l->used == 0);
     if (m->level >= LEVEL_OVER && !in_use)
         l->capacity = 0; /* it may be taken as another kind */
 }
@@ -402,6 +407,7 @@ void request_acquire(struct machine *m, const struct op *op, struct effects *fx)
 struct hold *request_hold(const struct machine *m, const struct lock *l, const struct op *op,
                           uint64_t now_ms)
 {
+    BELAY_DCHECK(now_ms >= m->now_ms);
     return l ? holder_named(m, l, op, now_ms, NULL) : NULL;
 }
 

@@ -22,6 +22,7 @@ static void restore_hold(struct machine *m, struct hold *h, bool keeps)
 
 static void restore_locks(struct machine *m, const struct space *s, bool keeps)
 {
+    BELAY_DCHECK(!s->doomed);
     struct index_place place;
     struct lock *l = index_after(&s->index, slice_of("", 0), true, &place);
     for (; l; l = index_next(&s->index, &place))
@@ -31,11 +32,13 @@ static void restore_locks(struct machine *m, const struct space *s, bool keeps)
 
 static void restore_records(struct machine *m, const struct slot *s)
 {
-    for (struct record *r = s->records; r; r = r->next)
+    for (struct record *r = s->records; r; r = r->next) {
+        BELAY_DCHECK((r->ttl_ms == 0) == (r->end.pos == 0));
         if (r->ttl_ms && !over(&r->end, m->now_ms)) {
             r->set_ms = m->now_ms;
             heap_set(&m->ends, &r->end, m->now_ms + r->ttl_ms);
         }
+    }
 }
 
 static void restore_tables(struct machine *m, const struct space *s)
@@ -55,6 +58,7 @@ static void restore_session(struct machine *m, struct session *s, bool keeps)
         session_keep(m, s);
     else
         heap_set(&m->ends, &s->end, m->now_ms);
+    BELAY_DCHECK(s->end.pos != 0); /* it ends some time */
 }
 
 void machine_restore(struct machine *m, uint64_t skip, bool keeps)

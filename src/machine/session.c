@@ -48,6 +48,7 @@ struct session *session_find(const struct machine *m, struct slice account, stru
 {
     struct session_key key = key_of(account, id);
     struct map_node *n = map_find(&m->sessions, hash_key(m, key), same_key, &key);
+    BELAY_DCHECK(!n || map_item(n, struct session, by_id)->ending == REASON_NONE);
     return n ? map_item(n, struct session, by_id) : NULL;
 }
 
@@ -148,6 +149,7 @@ void session_tell(struct machine *m, uint64_t shards, const struct op *message)
 static struct event *session_news(const struct machine *m, const struct session *s,
                                   enum event_kind kind, uint64_t asker, struct effects *fx)
 {
+    BELAY_DCHECK(s->end.seq > 0 && s->id_len > 0);
     struct event *ev = effects_add(fx, kind);
     ev->news = true;
     ev->asker = asker;
@@ -226,6 +228,7 @@ static void begin_end(struct machine *m, struct session *s, enum reason reason)
 static struct event *tell_end(const struct machine *m, const struct session *s, uint64_t asker,
                               struct effects *fx)
 {
+    BELAY_DCHECK(s->ending != REASON_NONE);
     struct event *ev = session_news(m, s, EVENT_SESSION_ENDED, asker, fx);
     ev->reason = s->ending;
     ev->count = s->n_at_end;
@@ -245,6 +248,7 @@ void session_end(struct machine *m, struct session *s, enum reason reason, uint6
     uint64_t units = end_part(m, s, m->level >= LEVEL_PARTS ? m->end_units : NEVER, fx);
     m->end_units -= units < m->end_units ? units : m->end_units;
     bool done = has_nothing(s);
+    BELAY_DCHECK(done || m->level >= LEVEL_PARTS); /* else it goes as a whole */
     if (done || asker)
         tell_end(m, s, asker, fx)->posted = posted;
     if (done)
@@ -272,6 +276,7 @@ uint64_t session_expire(struct machine *m, struct session *s, uint64_t budget,
 
 struct session *session_named(const struct machine *m, const struct op *op)
 {
+    BELAY_DCHECK(op->session.len > 0);
     struct session *s = session_find(m, op->account, op->session);
     bool another = s && s->home && op->number && s->home != op->number;
     return op->flags & OP_OVER || another ? NULL : s;
@@ -286,6 +291,7 @@ struct session *session_of(struct machine *m, const struct op *op, bool *ret_ok,
     struct session *s = session_named(m, op);
     if (s && !session_over(s, m->now_ms)) {
         keep_for_all(m, s);
+        BELAY_DCHECK(!session_over(s, m->now_ms));
         return s;
     }
     *ret_ok = false;
@@ -323,6 +329,7 @@ void session_open(struct machine *m, const struct op *op, struct effects *fx)
 
 void session_attach(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_SESSION_ATTACH);
     bool ok;
     struct session *s = session_find(m, op->account, op->session);
     bool moves = s && s->target && s->target != op->target;
@@ -340,6 +347,7 @@ void session_attach(struct machine *m, const struct op *op, struct effects *fx)
 
 void session_detach(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_SESSION_DETACH);
     struct session *s = session_find(m, op->account, op->session);
     bool mine = s && s->target == op->target && !session_over(s, m->now_ms);
     uint64_t posted = mine ? s->enrolled : 0;
@@ -374,6 +382,7 @@ static bool may_keep(const struct machine *m, const struct op *op, const struct 
 
 void session_keepalive(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_SESSION_KEEPALIVE);
     uint64_t alive = 0;
     for (size_t i = 0; i <= op->more.n; i++) {
         struct slice id = i == 0 ? op->session : op->more.items[i - 1];
@@ -392,6 +401,7 @@ void session_keepalive(struct machine *m, const struct op *op, struct effects *f
 
 void session_close(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_SESSION_CLOSE);
     struct session *s = session_find(m, op->account, op->session);
     if (!s || session_over(s, m->now_ms))
         request_failed(op, BELAY_ERR_NO_SESSION, "no such session, or it has ended", fx);
@@ -418,6 +428,7 @@ void session_invite(struct machine *m, struct session *s, uint64_t shard)
 
 void session_enrol(struct machine *m, const struct op *op, struct effects *fx)
 {
+    BELAY_DCHECK(op->kind == OP_SESSION_ENROL);
     bool ok;
     uint64_t bit = group_bit(m, op->target);
     struct session *s = session_of(m, op, &ok, fx);
@@ -444,6 +455,7 @@ void session_enrol(struct machine *m, const struct op *op, struct effects *fx)
 
 void guest_comes(struct machine *m, const struct op *message)
 {
+    BELAY_DCHECK(m->group != 0);
     struct session *s = session_find(m, message->account, message->session);
     if (!s) {
         s = session_add(m, message->account, message->session, ++m->counter);
@@ -464,6 +476,7 @@ struct session *guest_of(const struct machine *m, const struct op *message)
 
 void guest_goes(struct machine *m, const struct op *message, struct effects *fx)
 {
+    BELAY_DCHECK(m->group != 0 && message->kind == OP_SESSION_CLOSE);
     struct session *s = guest_of(m, message);
     if (s)
         session_end(m, s, message->flags & OP_FORCE ? REASON_SESSION : REASON_RELEASE, 0, fx);

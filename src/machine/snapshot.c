@@ -38,11 +38,13 @@ static const char magic[SNAPSHOT_MAGIC_BYTES] = {'B', 'E', 'L', 'A', 'Y', 'S', '
 
 void snapshot_put_end(struct buf *out, const struct heap_node *end) /* 0: none; else at + 1 */
 {
+    BELAY_DCHECK(end->pos == 0 || end->at != NEVER);
     varint_put(out, end->pos ? end->at + 1 : 0);
 }
 
 void snapshot_put_session_ref(struct buf *out, const struct session *s)
 {
+    BELAY_DCHECK(!s || s->end.seq != 0); /* 0 stands for none */
     varint_put(out, s ? s->end.seq : 0);
 }
 
@@ -152,6 +154,7 @@ static void put_lock(struct buf *out, const struct lock *l)
 
 static void put_space(struct buf *out, const struct space *s)
 {
+    BELAY_DCHECK(s->name_len > 0 && s->held <= s->locks.count);
     varint_put_bytes(out, slice_of(s->name, s->name_len));
     varint_put_bytes(out, slice_of(s->description, s->description_len));
     varint_put(out, s->created_ms);
@@ -259,6 +262,7 @@ uint64_t loader_number(struct loader *ld)
     ld->numbers =
         loader_grown(ld->numbers, ld->n_numbers, &ld->cap_numbers, sizeof *ld->numbers);
     ld->numbers[ld->n_numbers++] = n;
+    BELAY_DCHECK(ld->n_numbers <= ld->cap_numbers);
     return n;
 }
 
@@ -270,6 +274,7 @@ uint64_t loader_bounded(struct loader *ld, uint64_t max)
 
 struct slice loader_bytes(struct loader *ld, size_t min, size_t max)
 {
+    BELAY_DCHECK(min <= max);
     struct slice s = reader_bytes(&ld->r);
     loader_ok(ld, s.len >= min && s.len <= max);
     return s;
@@ -295,6 +300,7 @@ struct receipt *loader_open(struct loader *ld, const struct space *s, enum away 
     if (!loader_ok(ld, at_ms <= ld->m->now_ms && !receipt_with(ld->m, key)))
         return NULL;
     struct receipt *r = receipt_add(ld->m, key, slice_of("", 0));
+    BELAY_DCHECK(!r->wait && !r->parked); /* the caller ties it to what waits */
     r->content = content;
     r->at_ms = at_ms;
     return r;
@@ -302,6 +308,7 @@ struct receipt *loader_open(struct loader *ld, const struct space *s, enum away 
 
 static void read_receipt(struct loader *ld)
 {
+    BELAY_DCHECK(ld->version >= 4);
     struct receipt_key key = {.account = loader_bytes(ld, 1, LIMIT_ACCOUNT_BYTES)};
     key.id = loader_bytes(ld, 1, LIMIT_REQUEST_BYTES);
     uint64_t content = reader_u64(&ld->r);
@@ -318,6 +325,7 @@ static void read_receipt(struct loader *ld)
 
 static void read_receipts(struct loader *ld)
 {
+    BELAY_DCHECK(ld->m->receipts.n_answered == 0);
     uint64_t n = ld->version < 4 ? 0 : loader_bounded(ld, LIMIT_RECEIPTS);
     for (; n && !ld->r.bad; n--)
         read_receipt(ld);
@@ -325,6 +333,7 @@ static void read_receipts(struct loader *ld)
 
 static void read_silent(struct loader *ld)
 {
+    BELAY_DCHECK(ld->m->n_silent == 0);
     uint64_t n = ld->version < 6 ? 0 : loader_bounded(ld, OP_NODES_MAX), next = 0;
     for (; n && !ld->r.bad; n--) {
         uint64_t i = loader_bounded(ld, OP_NODES_MAX - 1);
@@ -406,6 +415,7 @@ struct session *loader_session(struct loader *ld)
 
 static bool weight_fits(const struct lock *l, uint64_t weight)
 {
+    BELAY_DCHECK(l->used <= l->capacity);
     if (weight == 0)
         return false;
     if (l->capacity == CAPACITY_RW)
@@ -560,6 +570,7 @@ static void read_lock(struct loader *ld, struct space *s, struct slice *previous
         return;
     *previous = name;
     struct lock *l = lock_get(ld->m, s, name);
+    BELAY_DCHECK(l->n_holds == 0 && !l->more); /* names rise: it is a new one */
     l->capacity = (uint32_t)capacity;
     for (uint64_t i = 0; i < n_holds && !ld->r.bad; i++)
         read_hold(ld, l);
@@ -630,6 +641,7 @@ static void read_accounts(struct loader *ld)
 
 static void read_spaces(struct loader *ld)
 {
+    BELAY_DCHECK(ld->m->n_spaces == 0);
     uint64_t n = ld->version >= 6 ? ld->m->n_accounts : reader_u64(&ld->r);
     for (uint64_t i = 0; i < n && !ld->r.bad; i++) {
         struct account *a = ld->version >= 6 ? ld->m->accounts[i] : read_account(ld);
@@ -666,6 +678,7 @@ static int by_ticket(const void *a, const void *b)
 /* What could only be done when everything was read. */
 static void finish(struct loader *ld)
 {
+    BELAY_DCHECK(ld->n_holds <= ld->cap_holds && ld->n_waits <= ld->cap_waits);
     if (ld->n_numbers)
         qsort(ld->numbers, ld->n_numbers, sizeof *ld->numbers, by_number);
     for (size_t i = 1; i < ld->n_numbers; i++)
@@ -758,6 +771,7 @@ enum belay_err machine_decode(struct slice in, struct hash_key key, struct machi
         machine_close(ld.m);
         return BELAY_ERR_CORRUPT;
     }
+    BELAY_DCHECK(ld.m->n_touched == 0);
     *ret_m = ld.m;
     return BELAY_OK;
 }

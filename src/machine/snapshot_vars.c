@@ -119,6 +119,7 @@ static void read_slot(struct loader *ld, struct space *s, struct slice table, bo
     loader_ok(ld, slot);
     if (!slot)
         return;
+    BELAY_DCHECK(slot->n_records == 0 && !slot->records);
     for (; n && !ld->r.bad; n--)
         read_record(ld, slot, &last);
 }
@@ -181,6 +182,7 @@ static void read_parked(struct loader *ld, struct space *s, uint64_t *last_ticke
     p->since_ms = since_ms;
     p->token = (uint32_t)token;
     parked_link(ld->m, p, ticket, deadline_ms);
+    BELAY_DCHECK(parked_is_linked(p));
     p->receipt = loader_open(ld, s, &p->away);
     if (p->receipt)
         p->receipt->parked = p;
@@ -205,6 +207,7 @@ static int record_by_number(const void *a, const void *b)
 {
     uint64_t x = (*(struct record *const *)a)->end.seq;
     uint64_t y = (*(struct record *const *)b)->end.seq;
+    BELAY_DCHECK(x > 0 && y > 0); /* 0: of a transaction that runs, and none does */
     return x < y ? -1 : x > y;
 }
 

@@ -280,6 +280,7 @@ static bool is_of_hold(const struct op *op)
 
 static bool any_foreign(const struct machine *m, const struct op *op)
 {
+    BELAY_DCHECK(op->token != 0 && is_of_hold(op));
     const struct space *s = space_find(m, op->account, op->ns);
     for (size_t i = 0; s && i <= op->more.n; i++)
         if (names_foreign(m, s, op, i ? op->more.items[i - 1] : op->name))
@@ -296,6 +297,7 @@ static const struct session *session_asked(const struct machine *m, const struct
 
 bool token_overrides(const struct machine *m, const struct op *op)
 {
+    BELAY_DCHECK(op->flags & (OP_MAY_BREAK | OP_SEES_ALL));
     const struct session *session = session_asked(m, op);
     if (session && op->flags & OP_SEES_ALL && token_is_foreign(op->token, session->token))
         return true;
@@ -326,6 +328,7 @@ static struct token *token_named(const struct machine *m, const struct op *op,
     struct token *t = token_find(m, op->name);
     if (!t)
         request_failed(op, BELAY_ERR_NOT_FOUND, "no such token", fx);
+    BELAY_DCHECK(m->group == 0 && (!t || t->account)); /* a shard is told by number */
     return t;
 }
 
@@ -559,6 +562,7 @@ bool machine_login(const struct machine *m, const struct op *op, struct token_ro
                    struct effects *fx)
 {
     static const unsigned char nobody[TOKEN_SUM_BYTES];
+    BELAY_DCHECK(op->kind == OP_LOGIN);
     if (op->owner.len != TOKEN_SUM_BYTES)
         return false;
     const struct token *t = token_find(m, op->name);
@@ -583,6 +587,7 @@ bool machine_closed(const struct machine *m)
 uint64_t machine_token_generation(const struct machine *m, struct slice account,
                                   struct slice id)
 {
+    BELAY_DCHECK(m->group == 0); /* a shard does not know whose a token is */
     const struct token *t = token_find(m, id);
     return t && slice_eq(account_name(t->account), account) ? t->generation : 0;
 }
@@ -663,6 +668,7 @@ static void read_token(struct loader *ld)
 
 void loader_tokens(struct loader *ld)
 {
+    BELAY_DCHECK(ld->version >= 6 && ld->m->tokens.count == 0);
     ld->m->closed = loader_bounded(ld, 1);
     ld->m->last_token = loader_bounded(ld, UINT32_MAX);
     uint64_t n = loader_bounded(ld, (uint64_t)LIMIT_TOKENS * LIMIT_ACCOUNTS);
