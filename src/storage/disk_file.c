@@ -217,6 +217,7 @@ static enum belay_err file_map(struct disk *d, const char *name, struct slice *r
 static void file_unmap(struct disk *d, struct slice bytes)
 {
     (void)d;
+    BELAY_DCHECK(bytes.len == 0 || (uintptr_t)bytes.data % DIRECT_ALIGN == 0); /* all of it */
     if (bytes.len > 0)
         (void)munmap((void *)(uintptr_t)bytes.data, bytes.len);
 }
@@ -285,6 +286,7 @@ static enum belay_err file_create(struct disk *d, const char *name, struct slice
 
 static enum belay_err file_reserve(struct disk *d, uint64_t bytes, uint64_t *ret_free)
 {
+    BELAY_CHECK(bytes > 0);
     struct disk_file *f = self(d);
     struct statvfs fs;
     struct stat st;
@@ -416,6 +418,7 @@ static enum belay_err file_recycle(struct disk *d, const char *name)
 static void file_close(struct disk *d)
 {
     struct disk_file *f = self(d);
+    BELAY_DCHECK(f->lock < 0 || f->dir >= 0);
     if (f->open >= 0)
         close(f->open);
     if (f->lock >= 0)
@@ -474,6 +477,7 @@ out:;
 
 static void remove_half_made(void *ctx, const char *name)
 {
+    BELAY_DCHECK(name[0] != '.' && strlen(name) < DISK_NAME_MAX);
     struct disk_file *f = ctx;
     if (disk_file_is_half_made(name))
         (void)unlinkat(f->dir, name, 0);
@@ -502,6 +506,7 @@ enum belay_err disk_file_open(const char *path, struct disk **ret_disk)
     if (!is_private(path))
         return BELAY_ERR_DENIED;
     enum belay_err err = open_dir(path, O_RDWR | O_CREAT, ret_disk);
+    BELAY_DCHECK(err != BELAY_OK || self(*ret_disk)->lock >= 0);
     return err == BELAY_OK ? file_list(*ret_disk, remove_half_made, self(*ret_disk)) : err;
 }
 
@@ -512,6 +517,7 @@ enum belay_err disk_file_look(const char *path, struct disk **ret_disk)
 
 void disk_file_discard(struct disk *d, const char *path)
 {
+    BELAY_CHECK(d->ops == &file_ops);
     int fd = openat(self(d)->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     for (struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir))
@@ -541,6 +547,7 @@ enum belay_err disk_file_has_any(const char *path, bool *ret_there, bool *ret_an
 void disk_file_forget_lock(struct disk *d)
 {
     struct disk_file *f = self(d);
+    BELAY_CHECK(d->ops == &file_ops && f->lock >= 0);
     close(f->lock); /* the parent's own descriptor keeps the lock alive */
     f->lock = -1;
 }

@@ -22,6 +22,7 @@ ON_DISK(JOURNAL_BASE, 7);
 
 uint32_t journal_crc(uint64_t salt, uint64_t segment, struct slice bytes)
 {
+    BELAY_DCHECK(bytes.len >= BATCH_HEAD - 8); /* all of the head that is behind the sum */
     char key[16];
     put_u64(key, salt);
     put_u64(key + 8, segment);
@@ -52,6 +53,7 @@ void journal_put_record(struct buf *out, const struct journal_record *rec)
 
 void journal_batch_begin(struct buf *out)
 {
+    BELAY_DCHECK(buf_len(out) == 0);
     static const char zeros[BATCH_HEAD];
     buf_put(out, zeros, sizeof zeros);
 }
@@ -166,10 +168,12 @@ void journal_seal(struct journal *j)
 {
     if (!j->sealed)
         journal_append(j, &(struct journal_record){.kind = JOURNAL_SEAL});
+    BELAY_DCHECK(j->sealed);
 }
 
 uint64_t journal_durable(const struct journal *j)
 {
+    BELAY_DCHECK(j->durable < j->next_seq);
     return j->durable;
 }
 
@@ -208,6 +212,7 @@ void journal_release(struct journal *j, uint64_t lsn)
 
 void journal_add_segment(struct journal *j, const struct segment *seg)
 {
+    BELAY_DCHECK(j->n_segments == 0 || j->segments[j->n_segments - 1].number <= seg->number);
     j->segments = mem_resize(j->segments, (j->n_segments + 1) * sizeof *seg);
     j->segments[j->n_segments++] = *seg;
 }
@@ -266,6 +271,7 @@ size_t journal_due(const struct journal *j)
 
 const struct journal_room *journal_room(const struct journal *j)
 {
+    BELAY_DCHECK(j->room.needed == 0 || j->room.needed >= j->segment_bytes);
     return &j->room;
 }
 
@@ -273,6 +279,7 @@ void journal_found_no_room(struct journal *j)
 {
     if (j->room.needed == 0)
         j->room = (struct journal_room){.needed = j->segment_bytes};
+    BELAY_DCHECK(j->room.needed > 0);
 }
 
 void journal_look_for_room(struct journal *j)
@@ -335,6 +342,7 @@ struct journal_job *journal_job_take(struct journal *j)
         job->segment_bytes = j->segment_bytes;
     j->look_for_room = false;
     j->in_flight = true;
+    BELAY_DCHECK((buf_len(&job->batch) > 0) == (job->seq > j->durable));
     return job;
 }
 

@@ -96,6 +96,7 @@ static inline uint64_t get_u64(const char *p)
 
 static inline uint64_t sector_up(uint64_t n)
 {
+    BELAY_DCHECK(n <= UINT64_MAX - JOURNAL_SECTOR);
     return (n + JOURNAL_SECTOR - 1) / JOURNAL_SECTOR * JOURNAL_SECTOR;
 }
 

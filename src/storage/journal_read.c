@@ -24,6 +24,7 @@ __attribute__((format(printf, 1, 2))) static enum belay_err corrupt(const char *
     /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): clang 14 misreads va_start */
     vsnprintf(problem, sizeof problem, format, args);
     va_end(args);
+    BELAY_DCHECK(problem[0]);
     return BELAY_ERR_CORRUPT;
 }
 
@@ -123,6 +124,7 @@ bool journal_take_record(struct slice *in, struct journal_record *ret)
         return false;
     in->data += RECORD_HEAD + len;
     in->len -= RECORD_HEAD + len;
+    BELAY_DCHECK(ret->data.data + ret->data.len == in->data);
     return true;
 }
 
@@ -169,6 +171,7 @@ enum belay_err journal_read_head(const char *name, struct slice file, struct seg
     seg->salt = get_u64(file.data + 32);
     if (seg->size != file.len || seg->size % JOURNAL_SECTOR != 0)
         return corrupt("%s: has %zu bytes instead of %" PRIu64, name, file.len, seg->size);
+    BELAY_DCHECK(seg->size >= JOURNAL_SECTOR);
     return BELAY_OK;
 }
 
@@ -224,6 +227,7 @@ static enum belay_err read_segment(struct journal_reader *r, const char *name,
  */
 static enum belay_err read_rest(struct journal_reader *r, size_t from)
 {
+    BELAY_DCHECK(from > 0 && from <= r->n && !r->ended);
     for (size_t i = from; i < r->n; i++) {
         char name[DISK_NAME_MAX];
         struct buf file = {0};
@@ -246,6 +250,7 @@ static enum belay_err read_rest(struct journal_reader *r, size_t from)
 
 static enum belay_err read_one(struct journal_reader *r, size_t i, bool *ret_done)
 {
+    BELAY_DCHECK(i < r->n && i == r->j->n_segments);
     char name[DISK_NAME_MAX];
     struct buf file = {0};
     struct segment seg = {.number = r->numbers[i], .first_seq = r->j->next_seq};
@@ -285,6 +290,7 @@ static enum belay_err read_all(struct journal_reader *r)
                        r->numbers[r->n - 1] + 1);
     if (r->numbers[0] > r->base)
         return corrupt("journal-%016" PRIx64 ": missing, it is still needed", r->base);
+    BELAY_DCHECK(r->j->n_segments > 0 && r->j->n_segments <= r->n);
     if (r->j->next_seq == 0)
         r->j->next_seq = r->j->segments[0].first_seq = 1;
     return BELAY_OK;

@@ -8,6 +8,7 @@ static void give(struct slice payload, uint64_t seq, journal_sink *sink, void *c
 {
     struct journal_record rec;
     while (payload.len > 0 && journal_take_record(&payload, &rec)) {
+        BELAY_DCHECK(rec.kind != JOURNAL_NONE && rec.kind < JOURNAL_KIND_COUNT);
         look->full = rec.kind == JOURNAL_END;
         enum belay_err err = sink(ctx, &rec, seq);
         (void)err;
@@ -19,6 +20,7 @@ static void look_at_head(const char *name, struct slice file, struct segment *se
                          struct journal_scan *ret)
 {
     enum { SALT_AT = 32 };
+    BELAY_DCHECK(seg->number > 0 && seg->size == 0);
     enum belay_err err = journal_read_head(name, file, seg);
     bool usual = file.len >= JOURNAL_SEGMENT_BYTES_MIN && file.len % JOURNAL_SECTOR == 0;
     ret->size = seg->size ? seg->size : usual ? file.len : 0;
@@ -56,6 +58,8 @@ bool journal_scan(const char *name, struct slice file, journal_sink *sink, void 
         at += sector_up(BATCH_HEAD + payload.len);
         ret->used = at;
     }
+    BELAY_DCHECK((ret->first == 0) == (ret->last == 0));
+    BELAY_DCHECK((ret->damaged_at == 0) == (ret->behind == 0));
     for (uint64_t at = ret->used; at < file.len && !ret->torn; at++)
         ret->torn = file.data[at] != 0;
     return true;
