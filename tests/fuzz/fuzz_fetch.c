@@ -148,7 +148,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     BELAY_CHECK(single_node_open_second(&n, &d) == BELAY_OK);
     BELAY_CHECK(has_it(&n) == stored);
     for (size_t i = 0; i < SIM_DISK_FILES; i++)
-        BELAY_CHECK(!d.files[i].used || !store_is_incoming(d.files[i].name));
+        BELAY_CHECK(!d.files[i].used || !store_is_passing(d.files[i].name));
     single_node_close(&n);
     sim_disk_wipe(&d);
     return 0;
