@@ -125,10 +125,9 @@ static void flush_slice(struct server *s)
         list_remove(&c->dirty);
         conn_flush(c);
     }
-    while (!list_empty(&s->dirty)) {
-        struct list *c = s->dirty.next;
-        list_remove(c);
-        list_push_back(&s->left, c);
+    list_each_safe (it, &s->dirty) {
+        list_remove(it);
+        list_push_back(&s->left, it);
     }
     if (!list_empty(&s->left))
         conn_stay_awake(s);
