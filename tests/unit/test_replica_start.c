@@ -118,12 +118,32 @@ static void what_a_node_said_before_its_disk_was_put_back_counts_no_more(void **
     end(w);
 }
 
+/* A leader is known before that: it serves nothing yet, and says why. */
+static void a_node_is_ready_when_its_start_is_known(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, ROUND_MS);
+    stop(w, 3);
+    run(w, ROUND_MS);
+    w->disk_ms = 40; /* so long it takes to know it */
+    start(w, 3);
+    for (uint64_t ms = 0; ms < SOON_MS && !group_leader(replica_group(raft(&w->nodes[3]), 0));
+         ms++)
+        run(w, 1);
+    assert_string_equal(not_ready(w, 3), "starting");
+    run(w, SOON_MS);
+    assert_null(not_ready(w, 3));
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_from_before_another_run_of_the_same_process_ends),
         cmocka_unit_test(a_process_is_not_over_when_its_run_is),
         cmocka_unit_test(what_a_node_said_before_its_disk_was_put_back_counts_no_more),
+        cmocka_unit_test(a_node_is_ready_when_its_start_is_known),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
