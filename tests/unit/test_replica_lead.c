@@ -457,6 +457,25 @@ static void who_is_far_behind_fetches_snapshots(void **state)
     end(w);
 }
 
+/* What it has of it gives its space back at once, and it begins again when there is some. */
+static void half_a_snapshot_takes_no_space_on_a_full_disk(void **state)
+{
+    (void)state;
+    struct world *w = begin_with_one_far_behind();
+    run_until_it_fetches(w, 3);
+    w->nodes[3].disk.full = true;
+    log_set_level(LOG_NONE); /* it complains */
+    run(w, 2000);
+    log_set_level(LOG_ERROR);
+    assert_int_equal(files(&w->nodes[3], "incoming-"), 0);
+    assert_string_equal(not_ready(w, 3), "disk-full");
+    w->nodes[3].disk.full = false;
+    run(w, 10000);
+    assert_null(not_ready(w, 3));
+    assert_alike(w, 3, 1);
+    end(w);
+}
+
 static void a_lost_piece_is_asked_for_again(void **state)
 {
     (void)state;
@@ -614,6 +633,7 @@ int main(void)
         cmocka_unit_test(who_lacks_much_of_the_log_is_not_ready),
         cmocka_unit_test(no_frame_is_larger_than_it_may_be),
         cmocka_unit_test(who_is_far_behind_fetches_snapshots),
+        cmocka_unit_test(half_a_snapshot_takes_no_space_on_a_full_disk),
         cmocka_unit_test(a_lost_piece_is_asked_for_again),
         cmocka_unit_test(a_snapshot_of_a_leader_that_dies_is_fetched_from_the_next),
         cmocka_unit_test(a_node_that_dies_fetching_begins_again),
