@@ -123,7 +123,8 @@ BELAY_MUST_CHECK enum belay_err replica_open(const struct replica_config *config
 const char *replica_problem(void);
 /* Has a node been here before? */
 BELAY_MUST_CHECK enum belay_err replica_is_used(struct disk *disk, bool *ret_used);
-/* Which node's directory is it? 0: it does not say, or what it says is damaged. */
+/* Which node's directory is it? 0: it does not say, what it says is damaged, or that node's first
+ * start was not complete: it has never been a member. */
 uint64_t replica_node_of(struct disk *disk);
 struct replica *replica_of(struct order *o);
 

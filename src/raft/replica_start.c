@@ -176,6 +176,20 @@ void start_check_append(struct replica_group *r, const struct peer_message *msg)
     }
 }
 
+static void count_files(void *ctx, const char *name)
+{
+    (void)name;
+    ++*(size_t *)ctx;
+}
+
+enum belay_err replica_is_used(struct disk *disk, bool *ret_used)
+{
+    size_t files = 0;
+    enum belay_err err = disk->ops->list(disk, count_files, &files);
+    *ret_used = files > 0;
+    return err;
+}
+
 uint64_t replica_node_of(struct disk *disk)
 {
     struct replica *o = mem_zalloc(sizeof *o);
@@ -183,7 +197,8 @@ uint64_t replica_node_of(struct disk *disk)
     uint64_t node = 0;
     uint64_t groups;
     enum belay_err err = disk->ops->read(disk, IDENTITY_NAME, &file);
-    bool known = err == BELAY_OK && store_read_identity(o, buf_slice(&file), &node, &groups);
+    bool known = err == BELAY_OK && store_read_identity(o, buf_slice(&file), &node, &groups) &&
+                 o->run > 0;
     buf_done(&file);
     free(o);
     BELAY_DCHECK(!known || place_of(node) != 0);

@@ -98,12 +98,6 @@ static enum belay_err damaged(struct slice in, uint32_t newest, const char *name
 
 /* --- identity --- */
 
-static void count_files(void *ctx, const char *name)
-{
-    (void)name;
-    ++*(size_t *)ctx;
-}
-
 enum belay_err store_write_identity(struct replica *o)
 {
     BELAY_CHECK(place_of(o->config.node) != 0 && o->base.n_groups > 0);
@@ -125,14 +119,6 @@ enum belay_err store_write_identity(struct replica *o)
     if (err != BELAY_OK)
         store_problem("%s: cannot be written: %s", IDENTITY_NAME, strerror(errno));
     buf_done(&out);
-    return err;
-}
-
-enum belay_err replica_is_used(struct disk *disk, bool *ret_used)
-{
-    size_t files = 0;
-    enum belay_err err = disk->ops->list(disk, count_files, &files);
-    *ret_used = files > 0;
     return err;
 }
 
@@ -158,6 +144,9 @@ bool store_read_identity(struct replica *o, struct slice file, uint64_t *ret_nod
            *ret_groups <= LIMIT_GROUPS && o->run < UINT32_MAX; /* start_number() */
 }
 
+static const char unborn_text[] =
+    "; its first start was not complete: start it again as it was started first";
+
 static enum belay_err check_identity(struct replica *o, struct slice file)
 {
     BELAY_CHECK(!o->journal);
@@ -166,8 +155,8 @@ static enum belay_err check_identity(struct replica *o, struct slice file)
     if (!store_read_identity(o, file, &node, &groups))
         return damaged(file, FORMAT_IDENTITY, IDENTITY_NAME);
     if (node != o->config.node) {
-        store_problem("the data directory belongs to node %" PRIu64 ", not to %" PRIu64, node,
-                      o->config.node);
+        store_problem("the data directory belongs to node %" PRIu64 ", not to %" PRIu64 "%s",
+                      node, o->config.node, o->run > 0 ? "" : unborn_text);
         return BELAY_ERR_IN_USE;
     }
     if (o->config.groups_fixed && groups != o->config.groups) {
@@ -182,6 +171,8 @@ static enum belay_err check_identity(struct replica *o, struct slice file)
     }
     o->base.n_groups = (size_t)groups;
     o->fresh = o->run == 0;
+    if (o->fresh && o->config.cluster) /* it has said nothing yet in the one that it was for */
+        o->cluster = o->config.cluster;
     return BELAY_OK;
 }
 

@@ -79,15 +79,24 @@ static enum belay_err put_records(struct create *c, const struct group_snapshot 
     return create_flush(c->journal);
 }
 
-enum belay_err create_group(struct create *c, const struct judged *state)
+/* Whoever had its place in the old cluster is over: behind the number of a later one, nothing
+ * that this node says would count. */
+static void take_place(struct create *c, struct origin *self)
+{
+    BELAY_DCHECK(self->node == 0 || place_of(self->node) == place_of(FIRST_NODE));
+    if (self->node)
+        self->node = FIRST_NODE;
+    c->run = self->run > c->run ? self->run : c->run;
+}
+
+enum belay_err create_group(struct create *c, struct judged *state)
 {
     BELAY_CHECK(c->next < c->plan.n_groups && state->state && state->snap.index > 0);
     struct group_snapshot snap = state->snap;
-    const struct origin *self = &state->origins[place_of(FIRST_NODE)];
     struct buf bytes = {0};
     char name[DISK_NAME_MAX];
     only_member(c, &snap);
-    c->run = self->run > c->run ? self->run : c->run;
+    take_place(c, &state->origins[place_of(FIRST_NODE)]);
     store_begin(c->next, &snap, state->origins, &bytes);
     machine_encode(state->state, &bytes);
     store_end(&bytes);

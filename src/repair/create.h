@@ -17,8 +17,9 @@ struct create_plan {
 
 BELAY_MUST_CHECK enum belay_err create_open(const struct create_plan *plan,
                                             struct create **ret);
-/* The next group goes on from `state` (borrowed) at `snap`, whose members are replaced. */
-BELAY_MUST_CHECK enum belay_err create_group(struct create *c, const struct judged *state);
+/* The next group goes on from `state` (borrowed): the new node replaces its members, and whoever
+ * had the place of that node. */
+BELAY_MUST_CHECK enum belay_err create_group(struct create *c, struct judged *state);
 /* With BELAY_OK: completes the directory; else leaves it as it is. Frees `c`, NULL is allowed.
  * The first error of all. */
 BELAY_MUST_CHECK enum belay_err create_close(struct create *c, enum belay_err err);

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char inspect_replacing[] = INCOMING_PREFIX "repair";
+
 /* --- a disk that takes no change --- */
 
 struct dry {

@@ -71,4 +71,8 @@ BELAY_MUST_CHECK enum belay_err inspect_salvage(const struct inspection *in, str
  * does not know to be committed. */
 BELAY_MUST_CHECK enum belay_err inspect_survive(const struct inspection *in, struct disk *to,
                                                 uint64_t seed);
+
+/* A file of this name says that the files of the directory are being replaced: it keeps it from
+ * being taken for an empty one. The next start deletes it, as what was being fetched. */
+extern const char inspect_replacing[];
 #endif

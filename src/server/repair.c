@@ -144,9 +144,13 @@ static enum belay_err replace(struct repair *r, const char *made, struct disk *d
     if (err == BELAY_OK)
         err = make_dir(r->dir, "aside", r->aside);
     if (err == BELAY_OK)
+        err = r->disk->ops->put(r->disk, inspect_replacing, SLICE(""));
+    if (err == BELAY_OK)
         err = move_all(&r->found, r->dir, r->aside);
     if (err == BELAY_OK)
         err = move_all(&in, made, r->dir);
+    if (err == BELAY_OK)
+        (void)r->disk->ops->remove(r->disk, inspect_replacing);
     inspect_close(&in);
     return err;
 }

@@ -2,6 +2,8 @@
  * who leads them, who is in them, and how much they say to each other. */
 #include "few_nodes.h"
 
+#include <unistd.h>
+
 /* --- what is seen --- */
 
 /* "1 2 3 1": who leads the groups, as node `id` knows it. */
@@ -331,6 +333,28 @@ static void a_commit_takes_as_long_as_the_disk_and_one_that_never_came_is_not_to
     end(w);
 }
 
+/* More than what may be on its way to it: it knows that there is more than it has. */
+static void who_lacks_much_of_the_log_is_not_ready(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 5000);
+    w->cut = 3;
+    for (size_t i = 0; i < ORDER_BEHIND_MAX + GROUP_INFLIGHT_MAX + 10; i++) {
+        submit(w, 0);
+        run(w, 1);
+    }
+    assert_string_equal(not_ready(w, 3), "no-majority");
+    w->disk_ms = 40; /* only then it gets the rest */
+    w->cut = 0;
+    for (int ms = 0; ms < 1000 && group_leader(replica_group(raft(&w->nodes[3]), 0)) == 0; ms++)
+        run(w, 1);
+    assert_string_equal(not_ready(w, 3), "behind");
+    run(w, 2000);
+    assert_null(not_ready(w, 3));
+    end(w);
+}
+
 static void no_frame_is_larger_than_it_may_be(void **state)
 {
     (void)state;
@@ -433,6 +457,25 @@ static void who_is_far_behind_fetches_snapshots(void **state)
     end(w);
 }
 
+/* What it has of it gives its space back at once, and it begins again when there is some. */
+static void half_a_snapshot_takes_no_space_on_a_full_disk(void **state)
+{
+    (void)state;
+    struct world *w = begin_with_one_far_behind();
+    run_until_it_fetches(w, 3);
+    w->nodes[3].disk.full = true;
+    log_set_level(LOG_NONE); /* it complains */
+    run(w, 2000);
+    log_set_level(LOG_ERROR);
+    assert_int_equal(files(&w->nodes[3], "incoming-"), 0);
+    assert_string_equal(not_ready(w, 3), "disk-full");
+    w->nodes[3].disk.full = false;
+    run(w, 10000);
+    assert_null(not_ready(w, 3));
+    assert_alike(w, 3, 1);
+    end(w);
+}
+
 static void a_lost_piece_is_asked_for_again(void **state)
 {
     (void)state;
@@ -509,22 +552,62 @@ static void assert_rate(struct world *w, uint64_t at, uint64_t of, int64_t least
     assert_true(least <= ppm && ppm <= most);
 }
 
-/* belay_clock_rate_ppm: a millisecond of doubt in a minute is 17. */
-static void nodes_know_the_rates_of_each_others_clocks(void **state)
+static struct world *begin_with_one_fast_clock(void)
 {
-    (void)state;
     struct world *w = begin(0);
-    int64_t ppm;
     w->first = 3;
     w->nodes[3].fast_ppm = 2000;
     for (uint64_t id = 1; id <= 3; id++)
         start(w, id);
+    return w;
+}
+
+/* belay_clock_rate_ppm: a millisecond of doubt in a minute is 17. */
+static void nodes_know_the_rates_of_each_others_clocks(void **state)
+{
+    (void)state;
+    struct world *w = begin_with_one_fast_clock();
+    int64_t ppm;
     run(w, 60000);
     assert_false(replica_clock_rate(raft(&w->nodes[1]), 3, &ppm));
     run(w, 70000);
     assert_rate(w, 1, 2, -50, 50);
     assert_rate(w, 1, 3, 1950, 2050);
     assert_rate(w, 3, 1, -2050, -1950);
+    end(w);
+}
+
+/* What the log says meanwhile is in the file. */
+static void run_logged(struct world *w, uint64_t ms, FILE *log)
+{
+    int kept = dup(STDERR_FILENO);
+    assert_true(kept >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+    log_set_level(LOG_WARN);
+    run(w, ms);
+    log_set_level(LOG_ERROR);
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    close(kept);
+}
+
+static void a_clock_of_another_rate_is_said_once(void **state)
+{
+    (void)state;
+    struct world *w = begin_with_one_fast_clock();
+    FILE *log = tmpfile();
+    char line[LOG_LINE_MAX];
+    size_t of[4] = {0};
+    assert_non_null(log);
+    run_logged(w, 250000, log); /* it is measured three times */
+    rewind(log);
+    while (fgets(line, sizeof line, log)) {
+        const char *said = strstr(line, "order.clock_rate node=");
+        if (said)
+            of[said[strlen("order.clock_rate node=")] - '0']++;
+    }
+    assert_int_equal(of[1], 1); /* by the fast one */
+    assert_int_equal(of[2], 1);
+    assert_int_equal(of[3], 2);
+    fclose(log);
     end(w);
 }
 
@@ -547,14 +630,17 @@ int main(void)
         cmocka_unit_test(a_broken_connection_is_believed_if_others_see_it_too),
         cmocka_unit_test(
             a_commit_takes_as_long_as_the_disk_and_one_that_never_came_is_not_told),
+        cmocka_unit_test(who_lacks_much_of_the_log_is_not_ready),
         cmocka_unit_test(no_frame_is_larger_than_it_may_be),
         cmocka_unit_test(who_is_far_behind_fetches_snapshots),
+        cmocka_unit_test(half_a_snapshot_takes_no_space_on_a_full_disk),
         cmocka_unit_test(a_lost_piece_is_asked_for_again),
         cmocka_unit_test(a_snapshot_of_a_leader_that_dies_is_fetched_from_the_next),
         cmocka_unit_test(a_node_that_dies_fetching_begins_again),
         cmocka_unit_test(a_newer_snapshot_takes_the_place_of_an_older_one),
         cmocka_unit_test(an_idle_cluster_says_little),
         cmocka_unit_test(nodes_know_the_rates_of_each_others_clocks),
+        cmocka_unit_test(a_clock_of_another_rate_is_said_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,9 @@
  * nothing up (raft/place.h). On virtual time; PLACE_ROUNDS sets the number of replacements.
  */
 #include "few_nodes.h"
-#include "raft/place.h"
+#include "raft/replica_core.h"
+#include "repair/backup.h"
+#include "single_node.h"
 
 enum { ROUNDS = 200, REPLACED = 4, ROUND_MS = 60000 };
 
@@ -29,9 +31,9 @@ static void step(struct world *w)
 }
 
 /* Adds a member "n4" and says its number. */
-static uint64_t add(struct world *w)
+static uint64_t add(struct world *w, uint64_t at)
 {
-    struct heard heard = ask_wish(w, 1, WISH_ADD, REPLACED, 0);
+    struct heard heard = ask_wish(w, at, WISH_ADD, REPLACED, 0);
     assert_int_equal(heard.err, BELAY_OK);
     return heard.id;
 }
@@ -50,15 +52,16 @@ static void join(struct world *w, uint64_t id)
     }
 }
 
-static void leave(struct world *w, uint64_t id)
+/* The node `no` of the world, whose number is `id`. */
+static void leave(struct world *w, uint64_t at, uint64_t no, uint64_t id)
 {
-    assert_int_equal(ask_wish(w, 1, WISH_REMOVE, REPLACED, 0).err, BELAY_OK);
-    for (uint64_t until = w->now + ROUND_MS; !replica_was_removed(raft(&w->nodes[1]), id);) {
+    assert_int_equal(ask_wish(w, at, WISH_REMOVE, no, 0).err, BELAY_OK);
+    for (uint64_t until = w->now + ROUND_MS; !replica_was_removed(raft(&w->nodes[at]), id);) {
         assert_true(w->now < until);
         step(w);
     }
-    if (w->nodes[REPLACED].order)
-        stop(w, REPLACED);
+    if (w->nodes[no].order)
+        stop(w, no);
 }
 
 /* Numbers only grow, and who is gone stays gone. */
@@ -70,13 +73,13 @@ static void members_are_replaced_without_end(void **state)
     size_t n = rounds();
     run(w, 5000);
     for (size_t i = 0; i < n; i++) {
-        uint64_t id = add(w);
+        uint64_t id = add(w, 1);
         assert_in_range(id, last + 1, last + 5);
         assert_int_not_equal(place_of(id), 0);
         last = id;
         if (i % 8 != 7) /* else it never comes */
             join(w, id);
-        leave(w, id);
+        leave(w, 1, REPLACED, id);
         const struct replica *o = raft(&w->nodes[1]);
         assert_true(replica_was_removed(o, 4)); /* the first one, whoever has its place */
         for (uint64_t at = 1; at <= 3; at++)
@@ -113,11 +116,64 @@ static void a_newer_node_has_room_when_the_older_one_is_not_heard(void **state)
     end(w);
 }
 
+static void on_backup(void *ctx, enum belay_err err, uint64_t bytes)
+{
+    assert_int_equal(err, BELAY_OK);
+    *(uint64_t *)ctx = bytes;
+}
+
+static void back_up(struct world *w, uint64_t at, struct buf *ret_file)
+{
+    uint64_t bytes = 0;
+    struct backup_wish wish = {.id = 1, .wall_ms = 1, .answer = on_backup, .ctx = &bytes};
+    assert_int_equal(replica_backup_begin(raft(&w->nodes[at]), &wish), BELAY_OK);
+    run(w, ROUND_MS);
+    assert_true(bytes > 0);
+    while (buf_len(ret_file) < bytes)
+        assert_int_equal(
+            replica_backup_read(raft(&w->nodes[at]), wish.id, buf_len(ret_file), ret_file),
+            BELAY_OK);
+}
+
+/* The new cluster begins with a node 1, and a later node may have had its place in the old one.
+ */
+static void a_backup_is_restored_whoever_had_the_first_place(void **state)
+{
+    (void)state;
+    enum { AT = 2, LATER = NODE_PLACES + 1 };
+    const struct restore_plan plan = {.keeps = true, .wall_ms = 1, .seed = 7};
+    struct world *w = begin(3);
+    struct buf file = {0};
+    struct sim_disk disk;
+    struct single_node restored;
+    run(w, 5000);
+    leave(w, AT, 1, 1);
+    for (uint64_t id = 0; id != LATER;) {
+        id = add(w, AT);
+        leave(w, AT, REPLACED, id);
+    }
+    back_up(w, AT, &file);
+    end(w);
+    sim_disk_init(&disk, 1);
+    assert_int_equal(backup_restore(buf_slice(&file), &plan, &disk.base), BELAY_OK);
+    assert_int_equal(single_node_open(&restored, &disk, GROUPS), BELAY_OK);
+    for (size_t g = 0; g < GROUPS; g++) { /* what it says counts in all of them */
+        struct replica_group *r = &replica_of(restored.order)->replicas[g];
+        assert_non_null(replica_origin(r, 1));
+        assert_int_equal(replica_origin(r, 1)->start, replica_start(r->o));
+    }
+    assert_true(single_node_acquire(&restored, "default", "lock") > 0);
+    single_node_close(&restored);
+    sim_disk_wipe(&disk);
+    buf_done(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_newer_node_has_room_when_the_older_one_is_not_heard),
         cmocka_unit_test(members_are_replaced_without_end),
+        cmocka_unit_test(a_backup_is_restored_whoever_had_the_first_place),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

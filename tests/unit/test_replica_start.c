@@ -118,12 +118,66 @@ static void what_a_node_said_before_its_disk_was_put_back_counts_no_more(void **
     end(w);
 }
 
+/* A leader is known before that: it serves nothing yet, and says why. */
+static void a_node_is_ready_when_its_start_is_known(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, ROUND_MS);
+    stop(w, 3);
+    run(w, ROUND_MS);
+    w->disk_ms = 40; /* so long it takes to know it */
+    start(w, 3);
+    for (uint64_t ms = 0; ms < SOON_MS && !group_leader(replica_group(raft(&w->nodes[3]), 0));
+         ms++)
+        run(w, 1);
+    assert_string_equal(not_ready(w, 3), "starting");
+    run(w, SOON_MS);
+    assert_null(not_ready(w, 3));
+    end(w);
+}
+
+/* What a first start leaves that ends before the journal is there. */
+static void put_unborn(struct world *w, uint64_t at, uint64_t node, uint64_t cluster)
+{
+    struct replica *o = mem_zalloc(sizeof *o);
+    o->config.disk = &w->nodes[at].disk.base;
+    o->config.node = node;
+    o->base.n_groups = GROUPS;
+    o->cluster = o->incarnation = cluster;
+    assert_int_equal(store_write_identity(o), BELAY_OK);
+    free(o);
+}
+
+/* It must not go on alone in the name of a cluster that it was to join, or to begin with others. */
+static void a_first_start_that_was_not_complete_counts_for_nothing(void **state)
+{
+    (void)state;
+    enum { OTHER = 77 };
+    struct world *w = begin(0);
+    struct disk *disk = &w->nodes[1].disk.base;
+    put_unborn(w, 1, 4, OTHER);
+    assert_int_equal(replica_node_of(disk), 0);
+    assert_int_equal(try_start(w, 1), BELAY_ERR_IN_USE);
+    assert_non_null(strstr(replica_problem(), "its first start was not complete"));
+    sim_disk_wipe(&w->nodes[1].disk);
+    sim_disk_init(&w->nodes[1].disk, 1);
+    put_unborn(w, 1, 1, OTHER);
+    w->first = 1;
+    start(w, 1);
+    assert_int_not_equal(replica_cluster(raft(&w->nodes[1])), OTHER);
+    assert_int_equal(replica_node_of(disk), 1);
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_from_before_another_run_of_the_same_process_ends),
         cmocka_unit_test(a_process_is_not_over_when_its_run_is),
         cmocka_unit_test(what_a_node_said_before_its_disk_was_put_back_counts_no_more),
+        cmocka_unit_test(a_node_is_ready_when_its_start_is_known),
+        cmocka_unit_test(a_first_start_that_was_not_complete_counts_for_nothing),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
