@@ -174,7 +174,7 @@ enum login_step login_try(struct conn *c, struct slice id, struct slice secret)
     struct engine *e = c->server->engine;
     unsigned char sum[TOKEN_SUM_BYTES];
     struct slice whole_id, whole_secret;
-    if (id.len == 0 && token_read(secret, &whole_id, &whole_secret)) {
+    if (token_read(secret, &whole_id, &whole_secret)) { /* whatever user stands beside it */
         id = whole_id;
         secret = whole_secret;
     }
@@ -278,16 +278,13 @@ static struct slice base64_read(struct slice text, struct arena *a)
     return slice_of(out, n);
 }
 
-/* Basic: the id is the user and the secret the password; or the whole token is the password. */
+/* Basic: the user is the id, or anything beside a whole token. */
 static enum login_step try_basic(struct conn *c, struct slice text)
 {
     struct slice pair = base64_read(text, &c->server->request_arena);
     const char *colon = pair.len ? memchr(pair.data, ':', pair.len) : NULL;
     size_t n = colon ? (size_t)(colon - pair.data) : 0;
     struct slice secret = colon ? slice_of(colon + 1, pair.len - n - 1) : SLICE("");
-    struct slice id, rest;
-    if (token_read(secret, &id, &rest))
-        return login_try(c, SLICE(""), secret);
     return login_try(c, slice_of(pair.data, n), secret);
 }
 
