@@ -338,7 +338,7 @@ static void on_idle(uv_idle_t *idle)
     conn_go_on(s);
     secure_go_on(s);
     if (list_empty(&s->sliced) && list_empty(&s->late) && list_empty(&s->woken) &&
-        list_empty(&s->in_line) && list_empty(&s->left))
+        list_empty(&s->in_line) && list_empty(&s->doubted) && list_empty(&s->left))
         (void)uv_idle_stop(&s->idle);
 }
 
@@ -711,6 +711,7 @@ void conn_open(struct server *s, struct listener *from)
     list_init(&c->keeper);
     list_init(&c->shaking);
     list_init(&c->in_line);
+    list_init(&c->doubted);
     c->reported_as = BUDGET_OUTPUT;
     s->n_conns++;
     list_push_back(&s->conns, &c->all);

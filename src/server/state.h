@@ -115,6 +115,7 @@ struct server {
     struct list shaking; /* hands: handshakes of TLS, the oldest first */
     struct list in_line; /* of them: bytes of the client are there */
     size_t n_shaking;
+    struct list doubted;    /* their certificates are looked at once more */
     struct buf plain, wire; /* what one read brought, and what one write sends, with TLS */
     struct budget budget;
     size_t peer_bytes;            /* of it, as last reported */
@@ -217,7 +218,7 @@ struct conn {
     bool is_local; /* it is a pipe: a connection of the Unix socket */
     uv_os_fd_t fd; /* its socket */
     struct server *server;
-    struct list all, dirty, timed, turn, woken, sliced, keeper, shaking, in_line;
+    struct list all, dirty, timed, turn, woken, sliced, keeper, shaking, in_line, doubted;
     struct tls *tls; /* NULL: plain text */
     struct buf in, out;
     char address[CONN_ADDRESS_BYTES];  /* of its client: "127.0.0.1:41234" */
@@ -326,7 +327,8 @@ bool secure_is_shaking(const struct conn *c);
 bool secure_is_in_line(const struct conn *c); /* it is not read until it had its turn */
 /* What the socket has brought; true: *bytes are now plain ones, until the next call. */
 bool secure_read(struct conn *c, struct slice *bytes);
-void secure_go_on(struct server *s);     /* a slice for handshakes */
+void secure_go_on(struct server *s);     /* a slice for handshakes, and for those in doubt */
+void secure_doubt(struct server *s);     /* certificates of clients may have been taken back */
 struct buf *secure_seal(struct conn *c); /* takes from c->out; borrowed until the next call */
 void secure_end(struct conn *c);         /* says that nothing more will come */
 
