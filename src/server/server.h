@@ -41,6 +41,8 @@ enum {
     CONN_HANDSHAKES_SLICE_US = 1000,  /* so long a turn; then the others */
     CONN_HANDSHAKE_READ_BYTES = 4096, /* one read, before it is known what it is */
     CONN_SEAL_BYTES = 256 * 1024,     /* one write with TLS */
+    CONN_UNWELCOME_MAX = 64,          /* of addresses that have too many: they are told so */
+    CONN_UNWELCOME_MS = 1000,         /* and so long they may take to ask */
     CONN_SILENT_MS = 10 * 1000,       /* never spoke: may be closed in favour of a new one */
     STREAM_HEARTBEAT_MS = 15 * 1000,
     SERVER_SHARDS_MAX = 64,

@@ -122,6 +122,7 @@ struct server {
     size_t leaving[BUDGET_PARTS]; /* of it: of connections that are being closed */
     size_t expected;              /* bytes of pages that are on their way */
     size_t n_conns, max_conns;
+    size_t n_unwelcome;  /* of them */
     size_t wanted_conns; /* --max-connections; max_conns is what open files allow of it */
     size_t n_remote;     /* of them: not from loopback */
     struct map sources;  /* addresses they come from */
@@ -265,6 +266,7 @@ struct conn {
     uint8_t standing;  /* and this is what it said: enum login_step */
     bool again;        /* the request was taken before, and waited */
     bool closing_in;   /* no more requests are taken; close when all is written */
+    bool unwelcome;    /* its address has too many: whatever it asks, it is told so */
     bool doomed;       /* close at the end of the turn, whatever is unsent */
     bool half_closed;  /* the client has sent its last byte, and may still read */
     bool unheard;      /* it is closed for what it sent, and may still be sending */
@@ -445,6 +447,8 @@ struct reply *throttle_address(struct conn *c); /* one more request of its addre
 struct reply *throttle_token(struct conn *c);   /* and of its token */
 struct reply *throttle_reply(struct server *s, const char *what, uint64_t wait_ms);
 bool throttle_join(struct conn *c); /* it has logged in; false: too many have */
+void throttle_unwelcome(
+    struct conn *c); /* its address has too many: it is told so, and closed */
 void throttle_leave(struct conn *c);
 enum { THROTTLE_JOIN_MS = 1000 }; /* nobody knows when one of them goes */
 
