@@ -121,7 +121,7 @@ static void on_closed(uv_handle_t *handle) /* the one place that frees a conn */
     if (c->source)
         source_give(s, c->source);
     free(c->ns);
-    free(c->certificate);
+    free(c->proven);
     free(c->name);
     free(c);
     s->n_conns--;
@@ -745,7 +745,9 @@ void conn_open(struct server *s, struct listener *from)
         }
     }
     (void)uv_fileno((uv_handle_t *)stream(c), &c->fd);
-    if (!c->is_local) {
+    if (c->is_local) {
+        login_by_user(c);
+    } else {
         (void)uv_tcp_nodelay(&c->io.tcp, 1);
         (void)uv_tcp_keepalive(&c->io.tcp, 1, KEEPALIVE_S);
     }

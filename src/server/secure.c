@@ -116,7 +116,7 @@ void secure_doubt(struct server *s)
 {
     list_each (it, &s->conns) {
         struct conn *c = list_item(it, struct conn, all);
-        if (!c->certificate || c->closed)
+        if (!c->proven || !c->tls || c->closed)
             continue;
         list_remove(&c->doubted);
         list_push_back(&s->doubted, &c->doubted);

@@ -58,6 +58,7 @@ enum {
 struct server_config {
     const char *const *listen; /* "127.0.0.1:7117", "[::1]:0", "7117"; one or more, then NULL */
     const char *socket;        /* a path; NULL: none */
+    const char *const *socket_users; /* there: "UID=ACCOUNT/TOKEN", then NULL */
     bool insecure;    /* beyond loopback: plain text will do, and nobody has to log in */
     bool reset_frees; /* a connection that is reset counts as closed by its client */
     size_t max_connections;
@@ -109,8 +110,9 @@ enum server_end {
 /* Serves until SIGTERM or SIGINT, or until its cluster has let it go. */
 enum server_end server_run(const struct server_config *config);
 
-/* Why a server cannot listen at what this text says; NULL: it can. */
+/* What is wrong with the text of these options; NULL: nothing. */
 const char *server_check_listen(const char *text);
+const char *server_check_socket_user(const char *text);
 /* The newest level that this program knows (machine/level.h). */
 unsigned server_level(void);
 const char *server_raft_library(void); /* its version */

@@ -204,8 +204,8 @@ struct watch;
 
 /* What a connection, or an HTTP request, has logged in with. */
 struct login {
-    bool known, by_certificate;
-    bool failed; /* HTTP: what the request says counts for nobody, the certificate neither */
+    bool known, by_proof;
+    bool failed; /* HTTP: what the request says counts for nobody, nor what is proven */
     char id[TOKEN_ID_BYTES];
     uint64_t generation;
 };
@@ -231,7 +231,8 @@ struct conn {
     char *ns, *name;                /* owned; NULL: default, none */
     struct token_share *share;      /* its token, when the connections of one are limited */
     struct login login, login_told; /* told: to the audit log */
-    char *certificate;      /* "ACCOUNT/ID": the token that TLS has proven; owned; NULL: none */
+    char *
+        proven; /* "ACCOUNT/ID": the token that its certificate or its user stands for; owned; NULL: none */
     uint64_t asked_line;    /* of the audit log, for which the request waits; 0: none */
     struct ask login_ask;   /* while group 0 is asked */
     uint64_t slow_until_ms; /* a failed login is answered then; 0: none is slowed */
@@ -319,7 +320,9 @@ void listen_told(struct server *s);             /* on_listening(), for each addr
 
 /* socket.c */
 const char *socket_bind(uv_pipe_t *pipe, const char *path); /* NULL, or why not */
-bool socket_may_init(const struct conn *c);                 /* by the uid of the other side */
+const char *
+socket_token(const struct conn *c); /* that its user stands for: "ACCOUNT/ID"; NULL: none */
+bool socket_may_init(const struct conn *c); /* by the uid of the other side */
 
 /* secure.c */
 bool secure_begins(const struct conn *c, struct slice bytes); /* is this the begin of TLS? */
@@ -371,12 +374,13 @@ enum login_step login_http(struct conn *c, const struct request *req);
 enum login_step login_confirm(struct conn *c, const struct call *call);
 /* What it may do, as of now. False: it has not logged in, or that counts no more. */
 bool login_who(struct conn *c, uint64_t wall_ms, struct machine_token *ret);
-/* A certificate logs in with each request. False: its token has too many connections. */
+/* What is proven logs in with each request. False: its token has too many connections. */
 bool login_enter(struct conn *c);
 void login_used(struct conn *c, const struct machine_token *who, uint64_t wall_ms);
-void login_forget(struct conn *c); /* what is left is its certificate */
-void login_certify(
-    struct conn *c); /* TLS is open: for which token does its certificate stand? */
+void login_forget(struct conn *c); /* what is left is what is proven */
+/* TLS is open, or it came by the Unix socket: for which token does its certificate, its user stand? */
+void login_certify(struct conn *c);
+void login_by_user(struct conn *c);
 void login_cancel(struct conn *c); /* the connection goes */
 void login_look(struct server *s); /* closes connections whose token counts no more */
 void login_news(struct server *s, const struct event *ev);
