@@ -45,6 +45,12 @@ enum belay_err {
 #undef X
 };
 
+enum {
+#define X(id, word, status, text) +1
+    BELAY_ERR_COUNT = 0 BELAY_ERR_MAP(X)
+#undef X
+};
+
 const char *err_word(enum belay_err err); /* "STALE" */
 const char *err_text(enum belay_err err); /* "the fence or owner does not hold the lock" */
 int err_status(enum belay_err err);       /* 409 */
