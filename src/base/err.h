@@ -46,9 +46,10 @@ enum belay_err {
 };
 
 enum {
-#define X(id, word, status, text) +1
-    BELAY_ERR_COUNT = 0 BELAY_ERR_MAP(X)
+#define X(id, word, status, text) id##_ROW,
+    BELAY_ERR_MAP(X)
 #undef X
+        BELAY_ERR_COUNT /* not in the enum above: a switch names every error */
 };
 
 const char *err_word(enum belay_err err); /* "STALE" */
