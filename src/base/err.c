@@ -15,8 +15,7 @@ static const struct {
 
 static size_t row(enum belay_err err)
 {
-    size_t i = (size_t)err;
-    return i < sizeof table / sizeof table[0] ? i : (size_t)BELAY_ERR_INTERNAL;
+    return (size_t)err < BELAY_ERR_COUNT ? (size_t)err : (size_t)BELAY_ERR_INTERNAL;
 }
 
 const char *err_word(enum belay_err err)

@@ -45,6 +45,13 @@ enum belay_err {
 #undef X
 };
 
+enum {
+#define X(id, word, status, text) id##_ROW,
+    BELAY_ERR_MAP(X)
+#undef X
+        BELAY_ERR_COUNT /* not in the enum above: a switch names every error */
+};
+
 const char *err_word(enum belay_err err); /* "STALE" */
 const char *err_text(enum belay_err err); /* "the fence or owner does not hold the lock" */
 int err_status(enum belay_err err);       /* 409 */

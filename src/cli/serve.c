@@ -159,6 +159,20 @@ static int check_listen(const struct cli *c)
     return CLI_OK;
 }
 
+static int check_socket(const struct cli *c)
+{
+    size_t n;
+    const char *const *users = cli_texts(c, "socket-user", &n);
+    if (n && !cli_given(c, "socket"))
+        return config_usage(c, "socket-user", "needs --socket");
+    for (size_t i = 0; i < n; i++) {
+        const char *why = server_check_socket_user(users[i]);
+        if (why)
+            return config_usage(c, "socket-user", "%s: %s", users[i], why);
+    }
+    return CLI_OK;
+}
+
 static int check_log(const struct cli *c)
 {
     enum log_level level;
@@ -207,6 +221,8 @@ static int check(const struct cli *c)
         code = check_sizes(c);
     if (code == CLI_OK)
         code = check_listen(c);
+    if (code == CLI_OK)
+        code = check_socket(c);
     return code == CLI_OK ? check_rest(c) : code;
 }
 
@@ -231,11 +247,12 @@ static struct server_cluster read_cluster(const struct cli *c)
 static struct server_config read_config(const struct cli *c)
 {
     static const char *const listen_default[] = {"127.0.0.1:7117", NULL};
-    size_t n_listen, n_hosts;
+    size_t n_listen, n_hosts, n_users;
     const char *const *listen = cli_texts(c, "listen", &n_listen);
     return (struct server_config){
         .listen = n_listen ? listen : listen_default,
         .socket = cli_text(c, "socket", NULL),
+        .socket_users = cli_texts(c, "socket-user", &n_users),
         .insecure = cli_given(c, "insecure"),
         .reset_frees = cli_given(c, "reset-frees"),
         .max_connections = (size_t)cli_number(c, "max-connections", SERVER_CONNECTIONS_DEFAULT),
@@ -397,6 +414,8 @@ static const struct cli_option serve_options[] = {
     {"listen", 'l', CLI_TEXTS, "ADDRESS:PORT",
      "where to listen (127.0.0.1:7117); port 0: any; repeatable"},
     {"socket", 0, CLI_TEXT, "PATH", "listen there, too: a Unix socket, mode 0660"},
+    {"socket-user", 0, CLI_TEXTS, "UID=ACCOUNT/TOKEN",
+     "this user is logged in there as that token; repeatable"},
     {"data", 'd', CLI_TEXT, "DIR", "keep everything in this directory, durably"},
     {"memory", 0, CLI_FLAG, NULL, "keep nothing on disk (the default without --data)"},
     {"node", 0, CLI_TEXT, "NAME", "this node's name in its cluster"},

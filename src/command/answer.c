@@ -63,7 +63,8 @@ static void put_waiter(struct arena *a, struct reply *list, const struct waiter_
     reply_int(a, m, "expires_in_ms", (int64_t)w->expires_in_ms);
 }
 
-static void fill_lock(struct arena *a, struct reply *m, const struct lock_row *lock)
+/* `blind`: for a client that may not read it, but is told who holds it. */
+static void fill_lock(struct arena *a, struct reply *m, const struct lock_row *lock, bool blind)
 {
     reply_text(a, m, "name", lock->name);
     reply_text(a, m, "state", slice_str(lock_state_word(lock->state)));
@@ -71,24 +72,27 @@ static void fill_lock(struct arena *a, struct reply *m, const struct lock_row *l
         reply_int(a, m, "of", (int64_t)lock->of);
     if (lock->state == LOCK_CLOSED)
         reply_int(a, m, "closed_ms", (int64_t)lock->closed_ms);
-    reply_text(a, m, "body", lock->body);
+    if (!blind)
+        reply_text(a, m, "body", lock->body);
     struct reply *holders = reply_list(a, m, "holders");
     for (size_t i = 0; i < lock->n_holders; i++)
         put_holder(a, holders, &lock->holders[i]);
-    struct reply *waiters = reply_list(a, m, "waiters");
-    for (size_t i = 0; i < lock->n_waiters; i++)
+    struct reply *waiters = blind ? NULL : reply_list(a, m, "waiters");
+    for (size_t i = 0; waiters && i < lock->n_waiters; i++)
         put_waiter(a, waiters, &lock->waiters[i]);
     if (lock->holders_total > lock->n_holders) /* the lists are cut: say how long they are */
         reply_int(a, m, "holders_total", (int64_t)lock->holders_total);
-    if (lock->waiters_total > lock->n_waiters)
+    if (waiters && lock->waiters_total > lock->n_waiters)
         reply_int(a, m, "waiters_total", (int64_t)lock->waiters_total);
 }
 
 /* "lock": what the HTTP answers carry. */
-static void put_lock(struct arena *a, struct reply *map, const struct event *ev)
+static void put_lock(struct arena *a, struct reply *map, const struct event *ev,
+                     struct manner manner)
 {
     if (ev->n_rows && ev->locks)
-        fill_lock(a, flag(reply_map(a, map, "lock"), REPLY_JSON_ONLY), &ev->locks[0]);
+        fill_lock(a, flag(reply_map(a, map, "lock"), REPLY_JSON_ONLY), &ev->locks[0],
+                  manner.blind);
 }
 
 static struct reply *row(struct arena *a)
@@ -118,21 +122,21 @@ static struct reply *granted(const struct event *ev, struct manner manner, struc
         reply_int(a, r, "ticket", (int64_t)ev->ticket);
     put_expiry(a, r, ev);
     reply_text(a, r, "body", ev->text);
-    put_lock(a, r, ev);
+    put_lock(a, r, ev, manner);
     return r;
 }
 
-static struct reply *queued(const struct event *ev, struct arena *a)
+static struct reply *queued(const struct event *ev, struct manner manner, struct arena *a)
 {
     struct reply *r = status_row(a, ev, 202);
     reply_int(a, r, "ticket", (int64_t)ev->ticket);
     reply_int(a, r, "position", (int64_t)ev->position);
-    put_lock(a, r, ev);
+    put_lock(a, r, ev, manner);
     return r;
 }
 
 /* RESP: [refused, reason, [owner, mode, fence, expires_in_ms]...] */
-static struct reply *refused(const struct event *ev, struct arena *a)
+static struct reply *refused(const struct event *ev, struct manner manner, struct arena *a)
 {
     struct reply *r = status_row(a, ev, 409);
     reply_text(a, r, "reason", slice_str(reason_word(ev->reason)));
@@ -145,19 +149,19 @@ static struct reply *refused(const struct event *ev, struct arena *a)
         reply_int(a, m, "fence", (int64_t)h->fence);
         reply_int(a, m, "expires_in_ms", h->forever ? -1 : (int64_t)h->expires_in_ms);
     }
-    put_lock(a, r, ev);
+    put_lock(a, r, ev, manner);
     return r;
 }
 
-static struct reply *timed_out(const struct event *ev, struct arena *a)
+static struct reply *timed_out(const struct event *ev, struct manner manner, struct arena *a)
 {
     struct reply *r = flag(status_row(a, ev, 408), REPLY_WRAP);
     flag(reply_int(a, r, "waited_ms", (int64_t)ev->waited_ms), REPLY_JSON_ONLY);
-    put_lock(a, r, ev);
+    put_lock(a, r, ev, manner);
     return r;
 }
 
-static struct reply *deadlock(const struct event *ev, struct arena *a)
+static struct reply *deadlock(const struct event *ev, struct manner manner, struct arena *a)
 {
     struct reply *r = status_row(a, ev, 409);
     struct reply *cycle = flag(reply_list(a, r, "cycle"), REPLY_SPLICE);
@@ -166,7 +170,7 @@ static struct reply *deadlock(const struct event *ev, struct arena *a)
         reply_text(a, m, "owner", ev->cycle[i].owner);
         reply_text(a, m, "waits_for", ev->cycle[i].name);
     }
-    put_lock(a, r, ev);
+    put_lock(a, r, ev, manner);
     return r;
 }
 
@@ -208,19 +212,21 @@ static struct reply *session_kept(const struct event *ev, struct manner manner, 
     return r;
 }
 
-static struct reply *counted(const struct event *ev, const char *key, struct arena *a)
+static struct reply *counted(const struct event *ev, const char *key, struct manner manner,
+                             struct arena *a)
 {
     struct reply *r = row(a);
     reply_int(a, r, key, (int64_t)ev->count);
-    put_lock(a, r, ev);
+    put_lock(a, r, ev, manner);
     return r;
 }
 
-static struct reply *yes_or_no(const struct event *ev, const char *key, struct arena *a)
+static struct reply *yes_or_no(const struct event *ev, const char *key, struct manner manner,
+                               struct arena *a)
 {
     struct reply *r = row(a);
     reply_bool(a, r, key, ev->count > 0);
-    put_lock(a, r, ev);
+    put_lock(a, r, ev, manner);
     return r;
 }
 
@@ -270,7 +276,7 @@ static struct reply *namespace_map(struct arena *a, struct reply *in,
 static struct reply *lock_map(struct arena *a, struct reply *in, const struct lock_row *lock)
 {
     struct reply *m = reply_map(a, in, NULL);
-    fill_lock(a, m, lock);
+    fill_lock(a, m, lock, false);
     return m;
 }
 
@@ -346,30 +352,30 @@ static struct reply *plain(const struct event *ev, struct manner manner, struct 
     case EVENT_GRANTED:
         return granted(ev, manner, a);
     case EVENT_QUEUED:
-        return queued(ev, a);
+        return queued(ev, manner, a);
     case EVENT_REFUSED:
     case EVENT_LEFT:
-        return refused(ev, a);
+        return refused(ev, manner, a);
     case EVENT_TIMEOUT:
-        return timed_out(ev, a);
+        return timed_out(ev, manner, a);
     case EVENT_DEADLOCK:
-        return deadlock(ev, a);
+        return deadlock(ev, manner, a);
     case EVENT_RELEASED:
-        return yes_or_no(ev, "released", a);
+        return yes_or_no(ev, "released", manner, a);
     case EVENT_RENEWED:
         return renewed(ev, a);
     case EVENT_BODY_SET:
         return ok_or(renewed(ev, a), manner, a);
     case EVENT_CHECKED:
-        return yes_or_no(ev, "current", a);
+        return yes_or_no(ev, "current", manner, a);
     case EVENT_BROKEN:
-        return counted(ev, "broken", a);
+        return counted(ev, "broken", manner, a);
     case EVENT_SESSION_OPENED:
         return session_opened(ev, a);
     case EVENT_SESSION_KEPT:
         return session_kept(ev, manner, a);
     case EVENT_SESSION_ENDED:
-        return counted(ev, "freed", a);
+        return counted(ev, "freed", manner, a);
     case EVENT_NAMESPACE_CREATED:
     case EVENT_NAMESPACE_UPDATED:
     case EVENT_NAMESPACE_DELETED:

@@ -105,7 +105,8 @@ struct manner {
     uint8_t form;    /* enum form */
     uint8_t op;      /* enum op_kind: what was asked */
     uint8_t command; /* enum command_id, for the metrics */
-    bool http;
+    bool http : 1;
+    bool blind : 1; /* the client may not read the lock that it asked about */
     uint32_t count;
 };
 static_assert(COMMAND_COUNT_ALL < 256 && OP_KIND_COUNT < 256, "struct manner keeps bytes");

@@ -129,6 +129,7 @@ static void sign(struct call *c, unsigned verbs)
                    op->kind == OP_CONVERT || op->kind == OP_BODY;
     if (of_hold && verbs & VERB_BREAK)
         op->flags |= OP_MAY_BREAK;
+    c->manner.blind = !(verbs & VERB_READ); /* answers about what it named look at it */
     if (op->kind == OP_LIST || op->kind == OP_NAMESPACE_LIST)
         op->body = rules(c);
     bool of_session = op->kind == OP_SESSION_LIST || op->session.len;

@@ -96,7 +96,7 @@ static void split_error(struct reply *r)
     size_t n = space ? (size_t)(space - r->text.data) : r->text.len;
     r->kind = REPLY_ERROR;
     r->err = BELAY_ERR_INTERNAL;
-    for (int i = BELAY_OK + 1; i <= BELAY_ERR_INTERNAL; i++) {
+    for (int i = BELAY_OK + 1; i < BELAY_ERR_COUNT; i++) {
         if (!slice_eq(slice_of(r->text.data, n), slice_str(err_word((enum belay_err)i))))
             continue;
         r->err = (enum belay_err)i;

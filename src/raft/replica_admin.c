@@ -395,7 +395,7 @@ void admin_receive(struct replica *o, const struct peer_message *msg)
     if (msg->type == WIRE_ASK)
         asked(o, msg);
     else if (o->asks && !o->asks->told && msg->term == o->run && msg->seq == o->asks->seq &&
-             msg->reject <= BELAY_ERR_INTERNAL)
+             msg->reject < BELAY_ERR_COUNT)
         take_answer(o, (enum belay_err)msg->reject);
 }
 

@@ -121,7 +121,7 @@ static void on_closed(uv_handle_t *handle) /* the one place that frees a conn */
     if (c->source)
         source_give(s, c->source);
     free(c->ns);
-    free(c->certificate);
+    free(c->proven);
     free(c->name);
     free(c);
     s->n_conns--;
@@ -153,6 +153,7 @@ void conn_close(struct conn *c)
             c->writing_bytes - uv_stream_get_write_queue_size(stream(c));
     if (c->end == END_NOT)
         c->end = END_VANISHED;
+    c->server->n_unwelcome -= c->unwelcome;
     login_cancel(c);
     trail_forget(c);
     throttle_leave(c);
@@ -285,8 +286,8 @@ static bool keeps_enough(const struct conn *c)
 /* Has a deadline: an unfinished request, an idle time, a reader that must go on reading. */
 static void settle(struct conn *c)
 {
-    bool timed = buf_len(&c->in) || c->tls || c->door != DOOR_SNIFF || c->writing ||
-                 c->lingering || c->half_closed;
+    bool timed = buf_len(&c->in) || c->tls || c->unwelcome || c->door != DOOR_SNIFF ||
+                 c->writing || c->lingering || c->half_closed;
     if (timed && list_empty(&c->timed))
         list_push_back(&c->server->timed, &c->timed);
     else if (!timed)
@@ -338,7 +339,7 @@ static void on_idle(uv_idle_t *idle)
     conn_go_on(s);
     secure_go_on(s);
     if (list_empty(&s->sliced) && list_empty(&s->late) && list_empty(&s->woken) &&
-        list_empty(&s->in_line) && list_empty(&s->left))
+        list_empty(&s->in_line) && list_empty(&s->doubted) && list_empty(&s->left))
         (void)uv_idle_stop(&s->idle);
 }
 
@@ -622,6 +623,8 @@ static void sweep_one(struct conn *c, uint64_t now)
         late = age >= CONN_LINGER_MS;
     else if (reader_stalls(c, now))
         late = true;
+    else if (c->unwelcome)
+        late = age >= CONN_UNWELCOME_MS;
     else if (secure_is_shaking(c))
         late = age >= limits->head_ms;
     else if (c->half_closed)
@@ -680,6 +683,19 @@ static bool admit(struct conn *c)
                          conn_evict(s));
 }
 
+/* Its address has too many. It is told so, in the protocol that it speaks, where there is room. */
+static bool stay_unwelcome(struct conn *c)
+{
+    struct server *s = c->server;
+    bool room = s->n_unwelcome < CONN_UNWELCOME_MAX && s->n_conns <= s->max_conns / 2;
+    c->unwelcome = !c->source && room;
+    if (!c->unwelcome)
+        return false;
+    s->n_unwelcome++;
+    list_push_back(&s->timed, &c->timed);
+    return true;
+}
+
 bool conn_is_trusted(const struct conn *c)
 {
     return c->server->config->insecure || source_is_operator(c->source);
@@ -711,6 +727,7 @@ void conn_open(struct server *s, struct listener *from)
     list_init(&c->keeper);
     list_init(&c->shaking);
     list_init(&c->in_line);
+    list_init(&c->doubted);
     c->reported_as = BUDGET_OUTPUT;
     s->n_conns++;
     list_push_back(&s->conns, &c->all);
@@ -722,11 +739,15 @@ void conn_open(struct server *s, struct listener *from)
     }
     if (!admit(c)) {
         s->metrics.refused_connections++;
-        conn_close(c);
-        return;
+        if (!stay_unwelcome(c)) {
+            conn_close(c);
+            return;
+        }
     }
     (void)uv_fileno((uv_handle_t *)stream(c), &c->fd);
-    if (!c->is_local) {
+    if (c->is_local) {
+        login_by_user(c);
+    } else {
         (void)uv_tcp_nodelay(&c->io.tcp, 1);
         (void)uv_tcp_keepalive(&c->io.tcp, 1, KEEPALIVE_S);
     }

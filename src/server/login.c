@@ -1,4 +1,5 @@
-/* login.c - the identity of a client: tokens of connections and of HTTP requests, certificates.
+/* login.c - the identity of a client: tokens of connections and of HTTP requests, certificates,
+ * users of the socket.
  *
  *   AUTH, HELLO AUTH, Authorization --> what this node knows of group 0
  *     it counts          --> its token's number, generation and rules go with each request
@@ -12,8 +13,9 @@
  * for every request, so a change counts from the next request on. Connections of a token that
  * does not count any more are closed when that is heard, and looked for once a second.
  *
- * A certificate of the clients' CA stands for the token that it names, whatever its secret is:
- * as long as nobody logs in with another one, each request is that token's, if it counts then.
+ * A certificate of the clients' CA stands for the token that it names, whatever its secret is,
+ * and so does a user at the Unix socket (--socket-user): as long as nobody logs in with another
+ * one, each request is that token's, if it counts then.
  */
 #include "auth/token.h"
 #include "base/hash.h"
@@ -41,33 +43,44 @@ uint64_t login_wall_ms(void)
 
 static const char CERTIFICATE_URI[] = "belay:token:";
 
-static void by_certificate(struct conn *c)
+static void by_proof(struct conn *c)
 {
-    const char *slash = strchr(c->certificate, '/');
-    struct slice account = slice_of(c->certificate, (size_t)(slash - c->certificate));
+    const char *slash = strchr(c->proven, '/');
+    struct slice account = slice_of(c->proven, (size_t)(slash - c->proven));
     struct slice id = slice_str(slash + 1);
     uint64_t generation = engine_token_generation(c->server->engine, account, id);
-    c->login = (struct login){
-        .known = generation != 0, .by_certificate = true, .generation = generation};
+    c->login =
+        (struct login){.known = generation != 0, .by_proof = true, .generation = generation};
     memcpy(c->login.id, id.data, TOKEN_ID_BYTES);
+}
+
+static void prove(struct conn *c, const char *text)
+{
+    const char *slash = strchr(text, '/');
+    if (!slash || !token_is_id(slice_str(slash + 1)))
+        return;
+    c->proven = mem_dup(text, strlen(text) + 1);
+    by_proof(c);
 }
 
 void login_certify(struct conn *c)
 {
     char text[TOKEN_ID_BYTES + ACCOUNT_ID_BYTES + 2];
-    if (!tls_uri(c->tls, CERTIFICATE_URI, text, sizeof text))
-        return;
-    const char *slash = strchr(text, '/');
-    if (!slash || !token_is_id(slice_str(slash + 1)))
-        return;
-    c->certificate = mem_dup(text, strlen(text) + 1);
-    by_certificate(c);
+    if (!c->proven && tls_uri(c->tls, CERTIFICATE_URI, text, sizeof text))
+        prove(c, text);
+}
+
+void login_by_user(struct conn *c)
+{
+    const char *text = socket_token(c);
+    if (text)
+        prove(c, text);
 }
 
 bool login_who(struct conn *c, uint64_t wall_ms, struct machine_token *ret)
 {
-    if (c->certificate && !c->login.failed && (!c->login.known || c->login.by_certificate))
-        by_certificate(c);
+    if (c->proven && !c->login.failed && (!c->login.known || c->login.by_proof))
+        by_proof(c);
     return c->login.known &&
            engine_token(c->server->engine, slice_of(c->login.id, TOKEN_ID_BYTES),
                         c->login.generation, wall_ms, ret);
@@ -76,8 +89,8 @@ bool login_who(struct conn *c, uint64_t wall_ms, struct machine_token *ret)
 void login_forget(struct conn *c)
 {
     c->login = (struct login){0};
-    if (c->certificate)
-        by_certificate(c);
+    if (c->proven)
+        by_proof(c);
 }
 
 /* To the hour: an op at most for each hour and connection. */
@@ -165,8 +178,7 @@ static enum login_step fail(struct conn *c, struct slice id)
 
 bool login_enter(struct conn *c)
 {
-    return !c->login.by_certificate ||
-           succeed(c, slice_of(c->login.id, TOKEN_ID_BYTES)) == LOGIN_OK;
+    return !c->login.by_proof || succeed(c, slice_of(c->login.id, TOKEN_ID_BYTES)) == LOGIN_OK;
 }
 
 enum login_step login_try(struct conn *c, struct slice id, struct slice secret)
@@ -174,7 +186,7 @@ enum login_step login_try(struct conn *c, struct slice id, struct slice secret)
     struct engine *e = c->server->engine;
     unsigned char sum[TOKEN_SUM_BYTES];
     struct slice whole_id, whole_secret;
-    if (id.len == 0 && token_read(secret, &whole_id, &whole_secret)) {
+    if (token_read(secret, &whole_id, &whole_secret)) { /* whatever user stands beside it */
         id = whole_id;
         secret = whole_secret;
     }
@@ -278,16 +290,13 @@ static struct slice base64_read(struct slice text, struct arena *a)
     return slice_of(out, n);
 }
 
-/* Basic: the id is the user and the secret the password; or the whole token is the password. */
+/* Basic: the user is the id, or anything beside a whole token. */
 static enum login_step try_basic(struct conn *c, struct slice text)
 {
     struct slice pair = base64_read(text, &c->server->request_arena);
     const char *colon = pair.len ? memchr(pair.data, ':', pair.len) : NULL;
     size_t n = colon ? (size_t)(colon - pair.data) : 0;
     struct slice secret = colon ? slice_of(colon + 1, pair.len - n - 1) : SLICE("");
-    struct slice id, rest;
-    if (token_read(secret, &id, &rest))
-        return login_try(c, SLICE(""), secret);
     return login_try(c, slice_of(pair.data, n), secret);
 }
 

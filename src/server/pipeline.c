@@ -770,6 +770,10 @@ size_t pipeline_feed(struct conn *c, struct slice in)
             if (step == HTTP_MORE)
                 break;
             c->door = step == HTTP_DONE ? DOOR_HTTP : DOOR_RESP;
+            if (c->unwelcome) {
+                throttle_unwelcome(c);
+                return in.len;
+            }
             if (!c->tls && !conn_is_trusted(c)) {
                 pipeline_fail(c, BELAY_ERR_DENIED, 0, plain_text);
                 return in.len;

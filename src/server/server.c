@@ -354,6 +354,7 @@ static void on_reload(uv_signal_t *sig, int number)
     if (now)
         take_over(s, now);
     tls_own_reload(&s->tls, uv_now(&s->loop));
+    secure_doubt(s);
     trail_reopen(s);
     if (s->runtime)
         host_reload(s->runtime);
@@ -498,6 +499,7 @@ enum server_end server_run(const struct server_config *config)
     list_init(&s->late);
     list_init(&s->shaking);
     list_init(&s->in_line);
+    list_init(&s->doubted);
     source_init(s);
     throttle_init(s);
     slow_init(s);

@@ -41,6 +41,8 @@ enum {
     CONN_HANDSHAKES_SLICE_US = 1000,  /* so long a turn; then the others */
     CONN_HANDSHAKE_READ_BYTES = 4096, /* one read, before it is known what it is */
     CONN_SEAL_BYTES = 256 * 1024,     /* one write with TLS */
+    CONN_UNWELCOME_MAX = 64,          /* of addresses that have too many: they are told so */
+    CONN_UNWELCOME_MS = 1000,         /* and so long they may take to ask */
     CONN_SILENT_MS = 10 * 1000,       /* never spoke: may be closed in favour of a new one */
     STREAM_HEARTBEAT_MS = 15 * 1000,
     SERVER_SHARDS_MAX = 64,
@@ -56,6 +58,7 @@ enum {
 struct server_config {
     const char *const *listen; /* "127.0.0.1:7117", "[::1]:0", "7117"; one or more, then NULL */
     const char *socket;        /* a path; NULL: none */
+    const char *const *socket_users; /* there: "UID=ACCOUNT/TOKEN", then NULL */
     bool insecure;    /* beyond loopback: plain text will do, and nobody has to log in */
     bool reset_frees; /* a connection that is reset counts as closed by its client */
     size_t max_connections;
@@ -107,8 +110,9 @@ enum server_end {
 /* Serves until SIGTERM or SIGINT, or until its cluster has let it go. */
 enum server_end server_run(const struct server_config *config);
 
-/* Why a server cannot listen at what this text says; NULL: it can. */
+/* What is wrong with the text of these options; NULL: nothing. */
 const char *server_check_listen(const char *text);
+const char *server_check_socket_user(const char *text);
 /* The newest level that this program knows (machine/level.h). */
 unsigned server_level(void);
 const char *server_raft_library(void); /* its version */

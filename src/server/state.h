@@ -115,12 +115,14 @@ struct server {
     struct list shaking; /* hands: handshakes of TLS, the oldest first */
     struct list in_line; /* of them: bytes of the client are there */
     size_t n_shaking;
+    struct list doubted;    /* their certificates are looked at once more */
     struct buf plain, wire; /* what one read brought, and what one write sends, with TLS */
     struct budget budget;
     size_t peer_bytes;            /* of it, as last reported */
     size_t leaving[BUDGET_PARTS]; /* of it: of connections that are being closed */
     size_t expected;              /* bytes of pages that are on their way */
     size_t n_conns, max_conns;
+    size_t n_unwelcome;  /* of them */
     size_t wanted_conns; /* --max-connections; max_conns is what open files allow of it */
     size_t n_remote;     /* of them: not from loopback */
     struct map sources;  /* addresses they come from */
@@ -202,8 +204,8 @@ struct watch;
 
 /* What a connection, or an HTTP request, has logged in with. */
 struct login {
-    bool known, by_certificate;
-    bool failed; /* HTTP: what the request says counts for nobody, the certificate neither */
+    bool known, by_proof;
+    bool failed; /* HTTP: what the request says counts for nobody, nor what is proven */
     char id[TOKEN_ID_BYTES];
     uint64_t generation;
 };
@@ -217,7 +219,7 @@ struct conn {
     bool is_local; /* it is a pipe: a connection of the Unix socket */
     uv_os_fd_t fd; /* its socket */
     struct server *server;
-    struct list all, dirty, timed, turn, woken, sliced, keeper, shaking, in_line;
+    struct list all, dirty, timed, turn, woken, sliced, keeper, shaking, in_line, doubted;
     struct tls *tls; /* NULL: plain text */
     struct buf in, out;
     char address[CONN_ADDRESS_BYTES];  /* of its client: "127.0.0.1:41234" */
@@ -229,7 +231,8 @@ struct conn {
     char *ns, *name;                /* owned; NULL: default, none */
     struct token_share *share;      /* its token, when the connections of one are limited */
     struct login login, login_told; /* told: to the audit log */
-    char *certificate;      /* "ACCOUNT/ID": the token that TLS has proven; owned; NULL: none */
+    char *
+        proven; /* "ACCOUNT/ID": the token that its certificate or its user stands for; owned; NULL: none */
     uint64_t asked_line;    /* of the audit log, for which the request waits; 0: none */
     struct ask login_ask;   /* while group 0 is asked */
     uint64_t slow_until_ms; /* a failed login is answered then; 0: none is slowed */
@@ -264,6 +267,7 @@ struct conn {
     uint8_t standing;  /* and this is what it said: enum login_step */
     bool again;        /* the request was taken before, and waited */
     bool closing_in;   /* no more requests are taken; close when all is written */
+    bool unwelcome;    /* its address has too many: whatever it asks, it is told so */
     bool doomed;       /* close at the end of the turn, whatever is unsent */
     bool half_closed;  /* the client has sent its last byte, and may still read */
     bool unheard;      /* it is closed for what it sent, and may still be sending */
@@ -316,7 +320,9 @@ void listen_told(struct server *s);             /* on_listening(), for each addr
 
 /* socket.c */
 const char *socket_bind(uv_pipe_t *pipe, const char *path); /* NULL, or why not */
-bool socket_may_init(const struct conn *c);                 /* by the uid of the other side */
+const char *
+socket_token(const struct conn *c); /* that its user stands for: "ACCOUNT/ID"; NULL: none */
+bool socket_may_init(const struct conn *c); /* by the uid of the other side */
 
 /* secure.c */
 bool secure_begins(const struct conn *c, struct slice bytes); /* is this the begin of TLS? */
@@ -326,7 +332,8 @@ bool secure_is_shaking(const struct conn *c);
 bool secure_is_in_line(const struct conn *c); /* it is not read until it had its turn */
 /* What the socket has brought; true: *bytes are now plain ones, until the next call. */
 bool secure_read(struct conn *c, struct slice *bytes);
-void secure_go_on(struct server *s);     /* a slice for handshakes */
+void secure_go_on(struct server *s);     /* a slice for handshakes, and for those in doubt */
+void secure_doubt(struct server *s);     /* certificates of clients may have been taken back */
 struct buf *secure_seal(struct conn *c); /* takes from c->out; borrowed until the next call */
 void secure_end(struct conn *c);         /* says that nothing more will come */
 
@@ -367,12 +374,13 @@ enum login_step login_http(struct conn *c, const struct request *req);
 enum login_step login_confirm(struct conn *c, const struct call *call);
 /* What it may do, as of now. False: it has not logged in, or that counts no more. */
 bool login_who(struct conn *c, uint64_t wall_ms, struct machine_token *ret);
-/* A certificate logs in with each request. False: its token has too many connections. */
+/* What is proven logs in with each request. False: its token has too many connections. */
 bool login_enter(struct conn *c);
 void login_used(struct conn *c, const struct machine_token *who, uint64_t wall_ms);
-void login_forget(struct conn *c); /* what is left is its certificate */
-void login_certify(
-    struct conn *c); /* TLS is open: for which token does its certificate stand? */
+void login_forget(struct conn *c); /* what is left is what is proven */
+/* TLS is open, or it came by the Unix socket: for which token does its certificate, its user stand? */
+void login_certify(struct conn *c);
+void login_by_user(struct conn *c);
 void login_cancel(struct conn *c); /* the connection goes */
 void login_look(struct server *s); /* closes connections whose token counts no more */
 void login_news(struct server *s, const struct event *ev);
@@ -443,6 +451,8 @@ struct reply *throttle_address(struct conn *c); /* one more request of its addre
 struct reply *throttle_token(struct conn *c);   /* and of its token */
 struct reply *throttle_reply(struct server *s, const char *what, uint64_t wait_ms);
 bool throttle_join(struct conn *c); /* it has logged in; false: too many have */
+void throttle_unwelcome(
+    struct conn *c); /* its address has too many: it is told so, and closed */
 void throttle_leave(struct conn *c);
 enum { THROTTLE_JOIN_MS = 1000 }; /* nobody knows when one of them goes */
 

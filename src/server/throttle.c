@@ -1,5 +1,6 @@
 /* throttle.c - how much one address and one token may ask of this node: requests in a second,
- * connections of a token (those of an address: source.c). Each node counts for itself. */
+ * connections of a token (those of an address are counted in source.c). Each node counts for
+ * itself. */
 #include "base/mem.h"
 #include "server/state.h"
 
@@ -76,6 +77,17 @@ struct reply *throttle_token(struct conn *c)
     if (c->again || s->by_token.interval_ns == 0)
         return NULL;
     return take(s, &s->by_token, hash_id(s, c->login.id), "too many requests of this token");
+}
+
+/* --- connections of an address --- */
+
+void throttle_unwelcome(struct conn *c)
+{
+    const char *what = "too many connections of this address";
+    trail_refuse(c, NULL, BELAY_ERR_THROTTLED);
+    pipeline_reply(c, throttle_reply(c->server, what, THROTTLE_JOIN_MS), true);
+    c->unheard = true;
+    conn_finish(c);
 }
 
 /* --- connections of a token --- */

@@ -176,11 +176,11 @@ static void put_gone(struct conn *c, uint64_t seq)
     conn_finish(c);
 }
 
-/* What a transaction is called is any text; it is news of variables, which need a rule for the
- * whole namespace. */
+/* News of variables need a rule for the whole namespace: their names are keys, or any text. */
 static bool may_read(const struct machine_token *who, const struct event *ev)
 {
-    struct slice name = ev->kind == EVENT_TXN ? SLICE("") : ev->name;
+    bool of_variables = ev->kind == EVENT_TXN || ev->kind == EVENT_VARIABLE_EXPIRED;
+    struct slice name = of_variables ? SLICE("") : ev->name;
     return rules_can(who->rules, VERB_READ, ev->ns, name, NULL);
 }
 

@@ -439,6 +439,25 @@ static void requests_survive_the_round_trip(void **state)
     buf_done(&want);
 }
 
+static void every_error_of_ours_is_known_by_its_word(void **state)
+{
+    (void)state;
+    struct buf wire = {0};
+    struct arena a = {0};
+    for (int i = BELAY_OK + 1; i < BELAY_ERR_COUNT; i++) {
+        const char *word = err_word((enum belay_err)i), *why = NULL;
+        struct reply *r = NULL;
+        size_t used;
+        buf_clear(&wire);
+        buf_printf(&wire, "-%s so it is\r\n", word);
+        assert_int_equal(resp_next_reply(buf_slice(&wire), &a, &r, &used, &why), RESP_DONE);
+        assert_string_equal(err_word(r->err), word);
+        assert_true(slice_eq(r->text, SLICE("so it is")));
+    }
+    buf_done(&wire);
+    arena_done(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -449,6 +468,7 @@ int main(void)
         cmocka_unit_test(malformed_replies_are_named),
         cmocka_unit_test(numbers_of_every_length_are_written),
         cmocka_unit_test(requests_survive_the_round_trip),
+        cmocka_unit_test(every_error_of_ours_is_known_by_its_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
