@@ -556,7 +556,7 @@ static const char settings_sql[] =
     " ('default_transaction_isolation', 'read committed'),"
     " ('default_transaction_read_only', 'off'),"
     " ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'),"
-    " ('lock_timeout', '0'), ('statement_timeout', $1),"
+    " ('lock_timeout', '0'), ('transaction_timeout', '0'), ('statement_timeout', $1),"
     " ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'),"
     " ('tcp_keepalives_count', '3')) s (name, value)"
     " JOIN pg_settings g ON g.name = s.name";
