@@ -262,7 +262,7 @@ static void doubt_before(const struct belay *b, const struct asking *a, int err)
 }
 
 /* Was it carried out, or not? A server that refuses says why; what was never sent was not. */
-static bool is_unknown(int err)
+bool lock_is_unknown(int err)
 {
     switch (err) {
     case BELAY_E_MEMORY:
@@ -348,7 +348,7 @@ static void on_acquired(struct belay *b, int err, const struct belay_reply *r, v
         }
         if (err != BELAY_E_OK || a->abandoned)
             give_back(b, a, g.fence);
-    } else if (is_unknown(err) || (err == BELAY_E_STALE && a->old_fence)) {
+    } else if (lock_is_unknown(err) || (err == BELAY_E_STALE && a->old_fence)) {
         doubt_before(b, a, err);
     }
     hand_over(b, a, err, &g);
@@ -520,6 +520,8 @@ int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *o
     h = lease_find(b, name, fence, owner);
     if (h && err == BELAY_E_OK)
         lease_renewed(h, sent, ttl_ms, left);
+    else if (h && lock_is_unknown(err))
+        h->unanswered = true;
     else if (h && err == BELAY_E_STALE && !lock_is_moving(b, h, false))
         lease_doubt(h, err);
     if (ret_left_ms)
