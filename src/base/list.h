@@ -41,6 +41,18 @@ static inline void list_push_front(struct list *head, struct list *node)
     list_push_back(head->next, node);
 }
 
+/* All nodes of `from` go behind those of `head`. */
+static inline void list_append(struct list *head, struct list *from)
+{
+    if (list_empty(from))
+        return;
+    from->next->prev = head->prev;
+    head->prev->next = from->next;
+    from->prev->next = head;
+    head->prev = from->prev;
+    list_init(from);
+}
+
 static inline void list_remove(struct list *node) /* any number of times */
 {
     node->prev->next = node->next;

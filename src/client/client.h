@@ -121,6 +121,7 @@ struct client_hold {
     int64_t by_hand_ms;  /* a RENEW of the program was sent: earlier ones do not count */
     int why;             /* it may be gone, since a request ended with this; 0: none did */
     bool in_session;
+    bool unanswered;   /* a RENEW of this fence was: it may yet be carried out */
     bool dead;         /* released or lost; lease_step() frees it when no answer can come */
     const char *owner; /* behind the name */
     char name[];
@@ -304,6 +305,7 @@ struct client_hold *hold_new(const struct client_lease *l); /* NULL: out of memo
 bool hold_is(const struct client_hold *h, const char *name, uint64_t fence, const char *owner);
 
 /* lock.c */
+bool lock_is_unknown(int err); /* it may have been carried out, or may yet be */
 /* Is the hold being converted or acquired anew? Then its fence may be an old one already: if
  * `granted`, only when that was told and is being confirmed. */
 bool lock_is_moving(const struct belay *b, const struct client_hold *h, bool granted);

@@ -80,6 +80,7 @@ static void on_renewed(struct belay *of, int err, const struct belay_reply *r, v
     int64_t sent = h->sent_ms;
     (void)r;
     h->sent_ms = 0;
+    h->unanswered |= h->sent_fence == h->fence && lock_is_unknown(err);
     if (h->dead || h->why)
         return;
     if (err == BELAY_E_OK && sent <= h->by_hand_ms) {
@@ -162,6 +163,7 @@ bool lease_move(struct belay *b, const char *name, uint64_t old, const struct cl
     if (!h)
         return false;
     h->fence = now->fence;
+    h->unanswered = false;
     int64_t proven = client_add_ms(now->sent_ms, now->ttl_ms);
     if (now->ttl_ms != BELAY_FOREVER && proven > h->proven_ms)
         h->proven_ms = proven;
@@ -184,7 +186,13 @@ void lease_shorten(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms)
 
 void lease_renewed(struct client_hold *h, int64_t sent_ms, int64_t ttl_ms, int64_t left_ms)
 {
-    if (ttl_ms)
+    /* One that is on its way on the second connection, or was never answered, may yet be carried
+     * out, for its time: so none is for longer. */
+    bool open = h->unanswered || (h->sent_ms && h->sent_fence == h->fence);
+    bool capped = open && h->ttl_ms != BELAY_FOREVER && (left_ms < 0 || left_ms > h->ttl_ms);
+    if (capped)
+        left_ms = h->ttl_ms;
+    else if (ttl_ms)
         h->ttl_ms = ttl_ms;
     if (h->why || h->renewed_ms > sent_ms)
         return; /* doubted; a later one was answered before it, on the second connection */

@@ -18,6 +18,7 @@ struct asking {
     uint64_t old_fence; /* CONVERT; 0: it is an acquire */
     int64_t ttl_ms, sent_ms;
     int64_t confirm_until_ms; /* 0: it was not confirmed yet */
+    bool released;            /* by its owner, while it was being confirmed */
     bool blocking, done,
         abandoned; /* a blocking call waits for it; it has waited long enough */
     int err;
@@ -262,7 +263,7 @@ static void doubt_before(const struct belay *b, const struct asking *a, int err)
 }
 
 /* Was it carried out, or not? A server that refuses says why; what was never sent was not. */
-static bool is_unknown(int err)
+bool lock_is_unknown(int err)
 {
     switch (err) {
     case BELAY_E_MEMORY:
@@ -295,6 +296,8 @@ static void on_confirmed(struct belay *of, int err, const struct belay_reply *r,
         client_fail(b, err, "%s", of->err_text);
     int64_t end = client_add_ms(a->sent_ms, a->ttl_ms - lease_early_ms(b, a->ttl_ms));
     bool gone = err == BELAY_E_STALE || err == BELAY_E_NO_NAMESPACE;
+    if (err == BELAY_E_OK && a->released)
+        err = client_fail(b, BELAY_E_STALE, "the lock was released before it was proven");
     if (err == BELAY_E_OK && client_now_ms() >= end)
         err = client_fail(b, BELAY_E_STALE, "the lease was over before it was proven");
     a->grant.expires_in_ms = belay_int(r, a->grant.expires_in_ms);
@@ -348,7 +351,7 @@ static void on_acquired(struct belay *b, int err, const struct belay_reply *r, v
         }
         if (err != BELAY_E_OK || a->abandoned)
             give_back(b, a, g.fence);
-    } else if (is_unknown(err) || (err == BELAY_E_STALE && a->old_fence)) {
+    } else if (lock_is_unknown(err) || (err == BELAY_E_STALE && a->old_fence)) {
         doubt_before(b, a, err);
     }
     hand_over(b, a, err, &g);
@@ -477,6 +480,15 @@ static int call_number(struct belay *b, const struct words *c, int64_t *ret_v)
     return BELAY_E_OK;
 }
 
+/* The grant was told before this answer, so the server had it to release. What proves it may have
+ * been carried out before, and be answered on the second connection only now. */
+static void release_unproven(struct belay *b, const char *name, const char *owner)
+{
+    for (struct asking *a = b->asking; a; a = a->next)
+        a->released |= a->confirm_until_ms && !a->old_fence && strcmp(a->name, name) == 0 &&
+                       strcmp(a->owner, owner) == 0;
+}
+
 int belay_release(struct belay *b, const char *name, uint64_t fence, const char *owner,
                   bool *ret_held)
 {
@@ -491,8 +503,10 @@ int belay_release(struct belay *b, const char *name, uint64_t fence, const char 
         return err;
     lease_drop(b, name, fence, owner); /* first: it is not renewed, whatever the answer is */
     err = call_number(b, &c, &count);
-    if (!fence)
-        lease_drop(b, name, 0, owner); /* and what was granted just before that */
+    if (!fence) { /* and what was granted just before that */
+        lease_drop(b, name, 0, owner);
+        release_unproven(b, name, owner);
+    }
     if (err == BELAY_E_OK && ret_held)
         *ret_held = count > 0;
     return err;
@@ -520,6 +534,8 @@ int belay_renew(struct belay *b, const char *name, uint64_t fence, const char *o
     h = lease_find(b, name, fence, owner);
     if (h && err == BELAY_E_OK)
         lease_renewed(h, sent, ttl_ms, left);
+    else if (h && lock_is_unknown(err))
+        h->unanswered = true;
     else if (h && err == BELAY_E_STALE && !lock_is_moving(b, h, false))
         lease_doubt(h, err);
     if (ret_left_ms)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     PG_PREPARED_MAX = 16,
@@ -152,6 +153,17 @@ static bool transient_state(const char *state)
     return false;
 }
 
+/* The directory of the socket is there: a server that starts makes the socket. */
+static bool socket_may_come(const char *why)
+{
+    const char *from = strchr(why, '"'), *to = strstr(why, "/.s.PGSQL.");
+    char directory[PG_MESSAGE_MAX];
+    if (!from || !to || to < from)
+        return false;
+    (void)snprintf(directory, sizeof directory, "%.*s", (int)(to - from - 1), from + 1);
+    return access(directory, F_OK) == 0;
+}
+
 /* Could not connect, with this message. Without a word of the server's only what a server that
  * is away or not there yet looks like is worth waiting for. libpq speaks English in a program
  * that does not set a locale. */
@@ -160,8 +172,10 @@ static bool is_hopeless(const char *state, const char *why)
     static const char *const away[] = {"connection to server", "could not connect", NO_ANSWER};
     if (state[0])
         return !transient_state(state);
-    if (strstr(why, "No such file or directory") || strstr(why, "fe_sendauth"))
+    if (strstr(why, "fe_sendauth"))
         return true;
+    if (strstr(why, "No such file or directory"))
+        return !socket_may_come(why);
     for (size_t i = 0; i < sizeof away / sizeof *away; i++)
         if (strncmp(why, away[i], strlen(away[i])) == 0)
             return false;
@@ -556,7 +570,7 @@ static const char settings_sql[] =
     " ('default_transaction_isolation', 'read committed'),"
     " ('default_transaction_read_only', 'off'),"
     " ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'),"
-    " ('lock_timeout', '0'), ('statement_timeout', $1),"
+    " ('lock_timeout', '0'), ('transaction_timeout', '0'), ('statement_timeout', $1),"
     " ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'),"
     " ('tcp_keepalives_count', '3')) s (name, value)"
     " JOIN pg_settings g ON g.name = s.name";

@@ -808,7 +808,8 @@ END $$;
 
 -- How many entities a claim may lock that would like to lock p_wanted. All locks of a cluster are in one table of a fixed size, for
 -- max_locks_per_transaction of each connection; when it is full, statements of anybody fail. So a claim has half of what a connection
--- is due, or, if it has one of eight places until it commits, a sixteenth of the table: together never more than there is.
+-- is due, or, if it has one of eight places until it commits, a sixteenth of the table: together never more than there is. All schemas
+-- of a database have the same places, and the databases, which do not see each other's, share the table.
 CREATE OR REPLACE FUNCTION :"schema".lock_room(p_wanted integer) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -816,8 +817,9 @@ DECLARE
 BEGIN
     IF p_wanted > due / 2 THEN
         FOR place IN 1..8 LOOP
-            IF pg_try_advisory_xact_lock('request'::regclass::oid::integer, place) THEN
-                RETURN greatest(due / 2, due * current_setting('max_connections')::integer / 16);
+            IF pg_try_advisory_xact_lock('pg_locks'::regclass::oid::integer, place) THEN
+                RETURN greatest(due / 2, due * current_setting('max_connections')::integer / 16
+                    / (SELECT count(*) FROM pg_database d WHERE d.datallowconn AND (NOT d.datistemplate OR d.datname = current_database())));
             END IF;
         END LOOP;
     END IF;

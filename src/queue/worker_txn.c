@@ -461,11 +461,14 @@ static void begin_transaction(struct txn_slot *s)
 {
     pg_send(s->pg, pg_begin_sql, 0, NULL, NULL, NULL);
     if (!pg_is_own(s->pg))
-        pg_send(s->pg,
-                "SELECT set_config('idle_in_transaction_session_timeout', '0', true), "
-                "set_config('lock_timeout', '0', true), "
-                "set_config('statement_timeout', '0', true)",
-                0, NULL, NULL, NULL);
+        pg_send(
+            s->pg,
+            "SELECT set_config('idle_in_transaction_session_timeout', '0', true), "
+            "set_config('lock_timeout', '0', true), "
+            "set_config('statement_timeout', '0', true), "
+            "CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL " /* of 17 on */
+            "THEN set_config('transaction_timeout', '0', true) END",
+            0, NULL, NULL, NULL);
 }
 
 static void send_claim(struct txn_slot *s, bool begin)

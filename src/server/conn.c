@@ -218,16 +218,19 @@ static void set_reading(struct conn *c, bool on)
 }
 
 /* The client has gone, or will send no more: a killed process and shutdown(SHUT_WR) look the
- * same. So what was asked is answered, but nobody waits in a line any longer. */
+ * same. So what was asked is answered, but nobody waits in a line or for news any longer. */
 static void on_eof(struct conn *c, ssize_t why)
 {
     note_end(c, (int)why);
-    if (why != UV_EOF || c->lingering || (c->watch != NULL)) {
+    if (why != UV_EOF || c->lingering) {
         conn_close(c);
         return;
     }
     c->half_closed = true;
     c->since_ms = now_ms(c);
+    if (c->watch && c->door == DOOR_HTTP)
+        conn_finish(c); /* nothing comes behind a stream */
+    watch_close(c);
     set_reading(c, false);
     pipeline_end_waits(c);
     conn_dirty(c);

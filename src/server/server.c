@@ -106,6 +106,11 @@ static void dismiss_when_idle(struct server *s)
     engine_flush(s->engine);
 }
 
+static bool has_dirty(const struct server *s)
+{
+    return !list_empty(&s->dirty) || !list_empty(&s->left);
+}
+
 /* One of those that were left over, one of this turn: who is answered alone does not wait for
  * thousands who are answered together. */
 static struct conn *next_dirty(struct server *s)
@@ -113,7 +118,7 @@ static struct conn *next_dirty(struct server *s)
     s->left_next = !s->left_next;
     bool from_left = list_empty(&s->dirty) || (s->left_next && !list_empty(&s->left));
     struct list *queue = from_left ? &s->left : &s->dirty;
-    return list_empty(queue) ? NULL : list_item(queue->next, struct conn, dirty);
+    return list_item(queue->next, struct conn, dirty);
 }
 
 /* A step may answer thousands, and a write is dear: so many as there is time for, then what has
@@ -121,14 +126,12 @@ static struct conn *next_dirty(struct server *s)
 static void flush_slice(struct server *s)
 {
     uint64_t until = uv_hrtime() + FLUSH_SLICE_US * UINT64_C(1000);
-    for (struct conn *c; (c = next_dirty(s)) && uv_hrtime() < until;) {
+    while (has_dirty(s) && uv_hrtime() < until) {
+        struct conn *c = next_dirty(s);
         list_remove(&c->dirty);
         conn_flush(c);
     }
-    list_each_safe (it, &s->dirty) {
-        list_remove(it);
-        list_push_back(&s->left, it);
-    }
+    list_append(&s->left, &s->dirty);
     if (!list_empty(&s->left))
         conn_stay_awake(s);
 }

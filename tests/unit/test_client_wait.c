@@ -1,6 +1,5 @@
-/* libbelay while something waits, and around the end of a lease: what it hears late, in another
- * order, from another server or after a stop. What it must never do is believe in a lock that
- * somebody else may have, or forget one that is its own. */
+/* libbelay while something waits, and around the end of a lease: it must never believe in a lock
+ * that somebody else may have, nor forget one that is its own. */
 #include "belay.h"
 #include "belay_txn.h"
 #include "client/client.h"
@@ -478,6 +477,34 @@ static void a_renewal_by_hand_counts(void **state)
     belay_close(b);
 }
 
+static void send_txn(struct belay *b)
+{
+    struct belay_bytes words[2] = {{"TXN", 3}, {"{}", 2}};
+    assert_int_equal(belay_send(b, words, 2, NULL, NULL), BELAY_E_OK);
+}
+
+/* The one on the second connection may be carried out behind the one by hand: for its time. */
+static void a_renewal_on_its_way_bounds_one_by_hand(void **state)
+{
+    struct told t = {0};
+    struct belay_grant g;
+    struct belay_acquire want = {.name = "n", .owner = "o", .ttl_ms = 2000, .keep = true};
+    struct belay *b = open_handle(server.addr);
+    (void)state;
+    belay_on_lost(b, 0, on_lost, &t);
+    fake_set(&server,
+             RULES(SAYS("ACQUIRE", granted_5), SAYS("RENEW n 5 TTL 2000", ""),
+                   SAYS("RENEW n 5 TTL 60000", ":60000\r\n"), SAYS_AFTER(1000, "TXN", txn_ok)));
+    assert_int_equal(belay_acquire(b, &want, &g), BELAY_E_OK);
+    send_txn(b);
+    while (fake_count(&server, "RENEW n 5 TTL 2000") == 0)
+        for_ms(b, 10);
+    assert_int_equal(belay_renew(b, "n", 5, NULL, 60000, NULL), BELAY_E_OK);
+    assert_true(until(b, &t.losts, LONG_MS));
+    assert_false(belay_held(b, "n", 5));
+    belay_close(b);
+}
+
 /* The answer is lost, but the server may have taken it: for the shorter time. */
 static void a_lock_that_is_asked_for_again_lasts_as_long_as_it_asks(void **state)
 {
@@ -625,12 +652,6 @@ static void a_release_by_owner_covers_what_was_just_granted(void **state)
 
 /* ---- answers that come behind later ones ----------------------------------------------- */
 
-static void send_txn(struct belay *b)
-{
-    struct belay_bytes words[2] = {{"TXN", 3}, {"{}", 2}};
-    assert_int_equal(belay_send(b, words, 2, NULL, NULL), BELAY_E_OK);
-}
-
 /* Held back behind a transaction, while the second connection keeps session and lock. */
 static void an_old_answer_does_not_take_back_what_is_proven(void **state)
 {
@@ -762,6 +783,7 @@ int main(void)
         TEST(held_is_right_after_a_stop),
         TEST(a_lock_without_end_is_held_as_long_as_its_session),
         TEST(a_renewal_by_hand_counts),
+        TEST(a_renewal_on_its_way_bounds_one_by_hand),
         TEST(a_lock_that_is_asked_for_again_lasts_as_long_as_it_asks),
         TEST(a_lock_that_is_asked_for_again_is_renewed_for_that_long),
         TEST(a_lock_that_is_asked_for_again_has_one_fence),
