@@ -516,7 +516,7 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
     h->config = *config;
     h->loop = config->loop;
     h->armed_ms = UINT64_MAX;
-    bool proves = tls_own_open(&h->tls, &config->tls, TLS_NODES, uv_now(h->loop));
+    bool proves = tls_own_open(&h->tls, &config->node.tls, TLS_NODES, uv_now(h->loop));
     enum belay_err err = proves ? runtime_open_order(h, &host_ops, &order) : BELAY_ERR_SYNTAX;
     if (err != BELAY_OK) {
         tls_own_close(&h->tls);
@@ -534,7 +534,7 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
     writer_open(&h->writer, h->loop, written, h);
     h->timer.data = h->join_timer.data = h->prepare.data = h;
     struct peers_config pc = {.loop = h->loop,
-                              .listen = config->peer_listen,
+                              .listen = config->node.peer_listen,
                               .insecure = config->insecure,
                               .tls = h->tls.context,
                               .queue_bytes = config->peer_bytes,
@@ -550,9 +550,10 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
                                   .incarnation = replica_incarnation(h->order),
                                   .groups = h->groups};
     memcpy(pc.self.secret, h->admission.secret, sizeof pc.self.secret);
-    snprintf(pc.self.name, sizeof pc.self.name, "%s", config->node ? config->node : "n1");
+    snprintf(pc.self.name, sizeof pc.self.name, "%s",
+             config->node.name ? config->node.name : "n1");
     snprintf(pc.self.peer, sizeof pc.self.peer, "%s",
-             config->peer_listen ? config->peer_listen : "");
+             config->node.peer_listen ? config->node.peer_listen : "");
     snprintf(pc.self.listen, sizeof pc.self.listen, "%s", config->listen ? config->listen : "");
     err = peers_open(&pc, &h->peers);
     *ret = h;
@@ -573,7 +574,7 @@ static bool is_alone_by_mistake(const struct runtime *h)
         "path=%s error=\"it belongs to a server that runs alone, not to the cluster of --peers; "
         "start it without --peers and bring the others in with CLUSTER ADD, or begin with "
         "an empty directory\"",
-        h->config.data);
+        h->config.node.data);
     return true;
 }
 
@@ -581,12 +582,12 @@ static bool is_alone_by_mistake(const struct runtime *h)
  * or not believe it. */
 static bool lacks_place(const struct runtime *h)
 {
-    const struct runtime_config *c = &h->config;
+    const struct node_options *c = &h->config.node;
     struct group_conf conf;
     struct member self;
     group_conf(replica_group(h->order, 0), &conf);
     bool is_alone = conf.n == 1 && group_conf_find(&conf, h->id);
-    if (is_alone || (c->node && c->peer_listen))
+    if (is_alone || (c->name && c->peer_listen))
         return false;
     if (!replica_find_member(h->order, h->id, &self))
         self = (struct member){0}; /* it joined, and was stopped before it was told anything */

@@ -13,9 +13,9 @@
 
 #include "base/err.h"
 #include "base/histogram.h"
+#include "net/node_options.h"
 #include "net/refusal.h"
 #include "raft/member.h"
-#include "tls/tls.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,20 +37,10 @@ enum {
 
 struct runtime_config {
     struct uv_loop_s *loop;
-    const char *data;  /* directory */
-    const char *node;  /* its name; NULL: a cluster of one */
-    const char *peers; /* "n1=host:port,n2=host:port": the first members, the same everywhere;
-                        * NULL: this node alone, or it will be added to a cluster */
-    const char *peer_listen; /* "host:port"; NULL: nobody connects */
-    const char *join;        /* admission.h; not NULL: wait to be added to a cluster */
-    const char *listen;      /* where clients reach this node, to tell the others */
-    size_t shards;           /* 0: what the directory or the cluster has */
-    uint8_t priority;        /* 0..15 */
-    bool level_manual;       /* as in replica.h */
-    uint64_t silence_ms, segment_bytes, snapshot_bytes; /* of replica_config */
-    bool fast_failover, insecure;
-    size_t peer_bytes;    /* may wait to be sent to other nodes; 0: peer.h's maximum for each */
-    struct tls_files tls; /* all NULL: the nodes speak plain text */
+    struct node_options node;
+    const char *listen; /* where clients reach this node, to tell the others */
+    bool insecure;      /* between nodes, plain text will do */
+    size_t peer_bytes;  /* may wait to be sent to other nodes; 0: peer.h's maximum for each */
     /* Told once: this node is being removed from its cluster, or has been. It should send its
      * clients elsewhere, and stop. */
     void (*removed)(void *ctx);

@@ -27,11 +27,11 @@ static void on_looked(uv_fs_t *look)
 void health_second(struct server *s)
 {
     struct health *h = &s->health;
-    if (!s->config->cluster.data || h->looking || h->wait-- > 0)
+    if (!s->config->node.data || h->looking || h->wait-- > 0)
         return;
     h->wait = HEALTH_LOOK_SECONDS;
     h->look.data = s;
-    h->looking = uv_fs_statfs(&s->loop, &h->look, s->config->cluster.data, on_looked) == 0;
+    h->looking = uv_fs_statfs(&s->loop, &h->look, s->config->node.data, on_looked) == 0;
 }
 
 /* --- the lines --- */

@@ -344,7 +344,7 @@ static double written_s(const struct server *s, const char *name)
 {
     struct stat st;
     char path[4096];
-    int n = snprintf(path, sizeof path, "%s/%s", s->config->cluster.data, name);
+    int n = snprintf(path, sizeof path, "%s/%s", s->config->node.data, name);
     if (n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0)
         return 0;
     return (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec / 1e9;
