@@ -436,7 +436,6 @@ static void put_cluster(const struct server *s, struct buf *out)
         metrics_label(out, "belay_clock_rate_ppm", "node", members[i].member.name);
         buf_printf(out, "%" PRId64 "\n", ppm);
     }
-    put_ready(s, out);
     put_disk(s, out);
     int64_t left = 0;
     if (host_certificate_expires_s(s->runtime, &left))
@@ -546,6 +545,7 @@ void metrics_write(const struct server *s, struct buf *out)
     put_certificate(s, out);
     if (s->trail.audit)
         put_audit(s, out);
+    put_ready(s, out);
     if (s->runtime)
         put_cluster(s, out);
     put_accounts(s, s->call.context, out);
