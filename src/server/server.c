@@ -106,8 +106,8 @@ static void dismiss_when_idle(struct server *s)
     engine_flush(s->engine);
 }
 
-/* One of those that were left over, one of this turn: who is answered alone does not wait for
- * thousands who are answered together. */
+/* In turns a connection that was left over and one of this turn: a client that is answered alone
+ * does not wait for thousands that are answered together. */
 static struct conn *next_dirty(struct server *s)
 {
     s->left_next = !s->left_next;
