@@ -200,14 +200,14 @@ static void send_frame(void *ctx, uint64_t node, struct slice frame)
     peers_send(h->peers, node, frame);
 }
 
-static const struct replica_env host_ops = {.now_ms = now_ms,
-                                            .write = start_write,
-                                            .send = send_frame,
-                                            .snapshot = start_snapshot,
-                                            .fetch = start_fetch,
-                                            .fatal = fatal,
-                                            .now_ns = now_ns,
-                                            .committed = committed};
+static const struct replica_env runtime_env = {.now_ms = now_ms,
+                                               .write = start_write,
+                                               .send = send_frame,
+                                               .snapshot = start_snapshot,
+                                               .fetch = start_fetch,
+                                               .fatal = fatal,
+                                               .now_ns = now_ns,
+                                               .committed = committed};
 
 /* --- peers --- */
 
@@ -405,14 +405,14 @@ const char *runtime_not_ready(struct runtime *h)
 
 /* --- certificates --- */
 
-bool host_certificate_expires_s(const struct runtime *h, int64_t *ret_s)
+bool runtime_certificate_expires_s(const struct runtime *h, int64_t *ret_s)
 {
     if (h->tls.context)
         *ret_s = tls_context_expires_s(h->tls.context);
     return h->tls.context;
 }
 
-void host_reload(struct runtime *h)
+void runtime_reload(struct runtime *h)
 {
     tls_own_reload(&h->tls, uv_now(h->loop));
     if (h->tls.context)
@@ -432,7 +432,7 @@ static void on_timer(uv_timer_t *t)
         follow_members(h);
     }
     tls_own_look(&h->tls, now);
-    if (h->busy_ms && now >= h->busy_ms + HOST_SEAL_MS && replica_idle(h->order)) {
+    if (h->busy_ms && now >= h->busy_ms + RUNTIME_SEAL_MS && replica_idle(h->order)) {
         replica_seal(h->order);
         h->busy_ms = 0;
     }
@@ -496,8 +496,8 @@ static void on_prepare(uv_prepare_t *p)
     if (write_when_quiet(h))
         peers_flush(h->peers);
     uint64_t next = earlier(replica_next_ms(h->order), h->look_ms);
-    if (h->busy_ms && h->busy_ms + HOST_SEAL_MS < next && replica_idle(h->order))
-        next = h->busy_ms + HOST_SEAL_MS;
+    if (h->busy_ms && h->busy_ms + RUNTIME_SEAL_MS < next && replica_idle(h->order))
+        next = h->busy_ms + RUNTIME_SEAL_MS;
     if (h->stopping)
         next = earlier(next, now + STOP_POLL_MS);
     if (next >= h->armed_ms && h->armed_ms > now)
@@ -517,7 +517,8 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
     h->loop = config->loop;
     h->armed_ms = UINT64_MAX;
     bool proves = tls_own_open(&h->tls, &config->node.tls, TLS_NODES, uv_now(h->loop));
-    enum belay_err err = proves ? runtime_open_order(h, &host_ops, &order) : BELAY_ERR_SYNTAX;
+    enum belay_err err =
+        proves ? runtime_open_order(h, &runtime_env, &order) : BELAY_ERR_SYNTAX;
     if (err != BELAY_OK) {
         tls_own_close(&h->tls);
         free(h);
@@ -625,7 +626,7 @@ void runtime_retire(struct runtime *h)
         return;
     if (!h->stopping) {
         h->stopping = true;
-        h->stop_ms = uv_now(h->loop) + HOST_STOP_MS;
+        h->stop_ms = uv_now(h->loop) + RUNTIME_STOP_MS;
     }
     h->retired = replica_retire(h->order);
     replica_settle(h->order);

@@ -26,13 +26,13 @@ struct order;
 struct replica;
 
 enum {
-    HOST_ELECTION_MS = 400,
-    HOST_HEARTBEAT_MS = 80,
-    HOST_FAST_ELECTION_MS = 100, /* --fast-failover: a local network and a quiet machine */
-    HOST_FAST_HEARTBEAT_MS = 20,
-    HOST_SEAL_MS = 100,       /* after so much rest the end of the journal is sealed */
-    HOST_STOP_MS = 2000,      /* a node that stops tries so long to hand over what it leads */
-    HOST_SHARDS_CLUSTER = 16, /* of a new cluster; a node alone has one */
+    RUNTIME_ELECTION_MS = 400,
+    RUNTIME_HEARTBEAT_MS = 80,
+    RUNTIME_FAST_ELECTION_MS = 100, /* --fast-failover: a local network and a quiet machine */
+    RUNTIME_FAST_HEARTBEAT_MS = 20,
+    RUNTIME_SEAL_MS = 100,  /* after so much rest the end of the journal is sealed */
+    RUNTIME_STOP_MS = 2000, /* a node that stops tries so long to hand over what it leads */
+    RUNTIME_SHARDS_CLUSTER = 16, /* of a new cluster; a node alone has one */
 };
 
 struct runtime_config {
@@ -67,9 +67,9 @@ void runtime_hurry(struct runtime *h); /* runtime_stop() does not wait for other
 void runtime_close(struct runtime *h); /* after engine_close(); NULL is allowed */
 
 /* Reads the files of TLS again; connections that there are go on. */
-void host_reload(struct runtime *h);
+void runtime_reload(struct runtime *h);
 /* False: no TLS. Else seconds until this node's certificate ends. */
-bool host_certificate_expires_s(const struct runtime *h, int64_t *ret_s);
+bool runtime_certificate_expires_s(const struct runtime *h, int64_t *ret_s);
 
 size_t runtime_peer_bytes(const struct runtime *h); /* what is kept for and from other nodes */
 

@@ -170,7 +170,7 @@ static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
     if (err == BELAY_OK && used && !c->peers && !c->join)
         remember(h, oc);
     oc->groups_fixed = c->shards != 0;
-    size_t usual = c->peers ? HOST_SHARDS_CLUSTER : 1;
+    size_t usual = c->peers ? RUNTIME_SHARDS_CLUSTER : 1;
     oc->groups = order_groups(c->shards ? c->shards : usual);
     if (used || !c->join)
         return BELAY_OK;
@@ -204,9 +204,9 @@ enum belay_err runtime_open_order(struct runtime *h, const struct replica_env *e
                                 .silence_ms = c->silence_ms,
                                 .segment_bytes = c->segment_bytes,
                                 .snapshot_bytes = c->snapshot_bytes,
-                                .host_writes = true};
-    oc.election_ms = c->fast_failover ? HOST_FAST_ELECTION_MS : HOST_ELECTION_MS;
-    oc.heartbeat_ms = c->fast_failover ? HOST_FAST_HEARTBEAT_MS : HOST_HEARTBEAT_MS;
+                                .env_writes = true};
+    oc.election_ms = c->fast_failover ? RUNTIME_FAST_ELECTION_MS : RUNTIME_ELECTION_MS;
+    oc.heartbeat_ms = c->fast_failover ? RUNTIME_FAST_HEARTBEAT_MS : RUNTIME_HEARTBEAT_MS;
     if (!plan(h, &oc))
         return BELAY_ERR_SYNTAX;
     enum belay_err err = open_disk(h, &oc);

@@ -54,7 +54,7 @@ static void put_durable(const struct server *s, struct buf *out)
     int64_t left;
     if (runtime_self(s->runtime, &self))
         buf_printf(out, "node:%s\r\n", self.name);
-    if (host_certificate_expires_s(s->runtime, &left))
+    if (runtime_certificate_expires_s(s->runtime, &left))
         put_seconds(out, "node_certificate_ends_s", left);
     if (runtime_last_writes(s->runtime, &writes)) {
         put(out, "journal_write_median_us", writes.median_us);

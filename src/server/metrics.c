@@ -438,7 +438,7 @@ static void put_cluster(const struct server *s, struct buf *out)
     }
     put_disk(s, out);
     int64_t left = 0;
-    if (host_certificate_expires_s(s->runtime, &left))
+    if (runtime_certificate_expires_s(s->runtime, &left))
         gauge(out, "belay_certificate_expiry_seconds",
               "Seconds until this node's certificate ends; 0: it has ended.",
               left > 0 ? (uint64_t)left : 0);

@@ -357,7 +357,7 @@ static void on_reload(uv_signal_t *sig, int number)
     tls_own_reload(&s->tls, uv_now(&s->loop));
     trail_reopen(s);
     if (s->runtime)
-        host_reload(s->runtime);
+        runtime_reload(s->runtime);
     notify_reload(s, true);
 }
 
