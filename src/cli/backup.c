@@ -280,13 +280,15 @@ static int restore(struct cli *c)
     if (err != BELAY_OK)
         return cli_error(CLI_FAILED, "%s: %s", dir,
                          err == BELAY_ERR_IO ? strerror(errno) : err_text(err));
-    printf("A new cluster of one node, with %" PRIu64 " locks and %" PRIu64 " sessions%s.\n"
-           "Fences go on so much higher that none is given twice. Start it, then add nodes:\n"
-           "  belay serve --data %s%s%s --peer-listen HOST:PORT\n"
-           "  belay cluster add NAME=HOST:PORT\n",
-           found.locks, found.sessions,
-           drops ? ", which end when it starts" : ", each with its whole time to live", dir,
-           name ? " --node " : "", name ? name : "");
+    printf(
+        "A new cluster of one node, with %" PRIu64 " locks and %" PRIu64 " sessions%s.\n"
+        "Fences go on so much higher that none is given twice. Start it:\n"
+        "  belay serve --data %s%s%s\n"
+        "To add nodes (belay cluster add), give it a name, a peer port and certificates, too:\n"
+        "--node, --peer-listen, --tls-ca, --tls-cert, --tls-key.\n",
+        found.locks, found.sessions,
+        drops ? ", which end when it starts" : ", each with its whole time to live", dir,
+        name ? " --node " : "", name ? name : "");
     return CLI_OK;
 }
 

@@ -1,4 +1,4 @@
-/* cluster.c - `belay cluster`: who is in, who leads, and changing it. */
+/* cluster.c - `belay cluster`: the members and the leaders, and how to change them. */
 #include "cli/cli.h"
 
 #include <inttypes.h>

@@ -226,14 +226,14 @@ static int check(const struct cli *c)
     return code == CLI_OK ? check_rest(c) : code;
 }
 
-static struct server_cluster read_cluster(const struct cli *c)
+static struct node_options read_node(const struct cli *c)
 {
-    return (struct server_cluster){
+    return (struct node_options){
         .data = cli_text(c, "data", NULL),
-        .node = cli_text(c, "node", NULL),
+        .name = cli_text(c, "node", NULL),
         .peers = cli_text(c, "peers", NULL),
         .peer_listen = cli_text(c, "peer-listen", NULL),
-        .tls = tls_for_nodes(c),
+        .tls = cli_given(c, "peer-listen") ? tls_for_nodes(c) : (struct tls_files){0},
         .join = cli_text(c, "join", NULL),
         .shards = (size_t)cli_number(c, "shards", 0),
         .priority = (uint8_t)cli_number(c, "priority", PRIORITY_DEFAULT),
@@ -264,7 +264,7 @@ static struct server_config read_config(const struct cli *c)
         .limits = read_limits(c),
         .trust_decay = strtod(cli_text(c, "trust-decay", "0.8321"), NULL),
         .trust_period_ms = (uint64_t)cli_number(c, "trust-period", TRUST_PERIOD_DEFAULT_MS),
-        .cluster = read_cluster(c),
+        .node = read_node(c),
         .tls = tls_for_clients(c),
         .schema = cli_text(c, "schema", "belay"),
         .slow_ms = (uint64_t)cli_number(c, "slow", 0),

@@ -43,20 +43,6 @@ static void put_mode(struct call *c)
                   (unsigned long long)c->op.permits, (unsigned long long)c->op.of);
 }
 
-static void put_policy(struct call *c)
-{
-    c->op.policy = args_number(&c->args, P_POLICY, POLICY_HARD);
-    c->op.quiet_ms = args_number(&c->args, P_QUIET, 0);
-    if (c->op.policy != POLICY_TIMED && args_has(&c->args, P_QUIET))
-        call_fail(c, BELAY_ERR_SYNTAX, "QUIET belongs to POLICY timed");
-    else if (c->op.policy != POLICY_HARD && c->op.mode != MODE_EXCLUSIVE)
-        call_fail(c, BELAY_ERR_SYNTAX, "POLICY soft and timed are for exclusive locks");
-    else if (c->op.policy == POLICY_TIMED && c->op.quiet_ms == 0)
-        call_fail(c, BELAY_ERR_SYNTAX, "POLICY timed needs its quiet time: POLICY timed ms");
-    else if (c->op.policy == POLICY_TIMED && c->op.wait_ms < c->op.quiet_ms)
-        call_fail(c, BELAY_ERR_RANGE, "POLICY timed needs WAIT of at least its quiet time");
-}
-
 void cmd_acquire(struct call *c)
 {
     const struct args *a = &c->args;
@@ -64,9 +50,13 @@ void cmd_acquire(struct call *c)
     c->op.name = args_text(a, P_NAME);
     c->op.owner = args_text(a, P_OWNER);
     c->op.session = args_text(a, P_SESSION);
-    c->op.ttl_ms = args_number(a, P_TTL, TTL_DEFAULT_MS);
-    c->op.grace_ms = args_number(a, P_GRACE, 0);
-    c->op.delay_ms = args_number(a, P_DELAY, 0);
+#define X(field, parameter, max, what) c->op.field = args_number(a, P_##parameter, 0);
+    LEASE_TERM_MAP(X)
+#undef X
+    if (!args_has(a, P_TTL))
+        c->op.ttl_ms = TTL_DEFAULT_MS;
+    c->op.policy = args_number(a, P_POLICY, POLICY_HARD);
+    c->op.quiet_ms = args_number(a, P_QUIET, 0);
     c->op.flags = want(c);
     if (args_has(a, P_BODY)) {
         c->op.body = args_text(a, P_BODY);
@@ -77,8 +67,6 @@ void cmd_acquire(struct call *c)
         call_fail(c, BELAY_ERR_RANGE, "TTL 0 (until released) needs a SESSION to end with");
     if (c->kind == CALL_OP)
         put_mode(c);
-    if (c->kind == CALL_OP)
-        put_policy(c);
 }
 
 void cmd_release(struct call *c)

@@ -125,9 +125,7 @@ static void sign(struct call *c, unsigned verbs)
     struct op *op = &c->op;
     op->token = c->context->who->number;
     op->rights = c->context->generation;
-    bool of_hold = op->kind == OP_ACQUIRE || op->kind == OP_RELEASE || op->kind == OP_RENEW ||
-                   op->kind == OP_CONVERT || op->kind == OP_BODY;
-    if (of_hold && verbs & VERB_BREAK)
+    if (op_is(op->kind, KIND_OF_HOLD) && verbs & VERB_BREAK)
         op->flags |= OP_MAY_BREAK;
     c->manner.blind = !(verbs & VERB_READ); /* answers about what it named look at it */
     if (op->kind == OP_LIST || op->kind == OP_NAMESPACE_LIST)

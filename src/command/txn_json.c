@@ -137,10 +137,10 @@ static const struct json_member lock_members[] = {
     {S("mode"), TYPE_MODE, false, LOCK(mode), 0},
     {S("permits"), TYPE_NUMBER, false, LOCK(permits), LIMIT_PERMITS},
     {S("of"), TYPE_NUMBER, false, LOCK(of), LIMIT_PERMITS},
-    {S("ttl_ms"), TYPE_NUMBER, false, LOCK(ttl_ms), LIMIT_TTL_MS},
-    {S("grace_ms"), TYPE_NUMBER, false, LOCK(grace_ms), LIMIT_GRACE_MS},
-    {S("delay_ms"), TYPE_NUMBER, false, LOCK(delay_ms), LIMIT_DELAY_MS},
-    {S("into"), TYPE_TEXT, false, LOCK(into), 0},
+#define X(field, parameter, max, what) {S(#field), TYPE_NUMBER, false, LOCK(field), max},
+    LEASE_TERM_MAP(X)
+#undef X
+        {S("into"), TYPE_TEXT, false, LOCK(into), 0},
     {S(""), TYPE_TEXT, false, 0, 0},
 };
 static const struct json_member unlock_members[] = {

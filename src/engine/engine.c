@@ -454,9 +454,7 @@ static void prepare_cancel(struct engine *e, const struct ask *ask, const struct
                            size_t group, uint64_t number)
 {
     struct asker_slot *s = engine_slot(e, ask->id);
-    bool lasts = op->kind == OP_ACQUIRE || op->kind == OP_CONVERT || op->kind == OP_TXN ||
-                 op->kind == OP_SESSION_ATTACH;
-    if (!s || !lasts)
+    if (!s || !op_is(op->kind, KIND_MAY_LAST))
         return;
     struct op cancel = {.kind = OP_CANCEL,
                         .target = ask->id,

@@ -74,14 +74,9 @@ size_t router_route(struct engine *e, struct op *op)
 {
     if (n_groups(e) == 1)
         return 0;
-    bool of_session = op->kind >= OP_SESSION_OPEN && op->kind <= OP_SESSION_CLOSE;
-    of_session |= op->kind == OP_SESSION_SHOW || op->kind == OP_SESSION_LIST;
-    bool of_namespaces = op->kind == OP_NAMESPACE_CREATE || op->kind == OP_NAMESPACE_UPDATE ||
-                         op->kind == OP_NAMESPACE_SHOW || op->kind == OP_NAMESPACE_LIST;
-    bool of_accounts = op_is_of_account(op->kind);
     if (op->kind == OP_NAMESPACE_CREATE || op->kind == OP_ACCOUNT_CREATE)
         op->target = shard_of(e, op->account, op->ns);
-    return of_session || of_namespaces || of_accounts ? 0 : shard_of(e, op->account, op->ns);
+    return op_is(op->kind, KIND_AT_HOME) ? 0 : shard_of(e, op->account, op->ns);
 }
 
 /* --- hold --- */

@@ -51,6 +51,7 @@ bool limits_get(struct slice bytes, struct limits *ret)
 const char *account_check(const struct op *op)
 {
     struct limits limits;
+    BELAY_DCHECK(op_is(op->kind, KIND_OF_ACCOUNT));
     bool of_account = op->kind == OP_ACCOUNT_CREATE || op->kind == OP_ACCOUNT_UPDATE;
     if (op->kind == OP_AUTH_RESET)
         return NULL;

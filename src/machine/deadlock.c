@@ -44,6 +44,7 @@ static void add_waits(struct search *s, struct who holder, size_t from)
     v->searched = s->m->searches;
     list_each (it, &v->waits) {
         const struct lock *l = list_item(it, struct wait, in_waiter)->lock;
+        BELAY_DCHECK(l->space == s->space && l->more && l->more->n_waits > 0);
         if (l->capacity != CAPACITY_RW || l->more->searched == s->m->searches)
             continue;
         if (s->edges++ >= DEADLOCK_EDGES_MAX)
@@ -155,6 +156,7 @@ static bool visit_holder(struct walk *w, struct who holder)
 {
     struct wait *waits[OLD_WAITS_MAX];
     size_t n = wait_all_of(w->m, w->locks[0]->space, holder, waits, OLD_WAITS_MAX);
+    BELAY_DCHECK(n <= OLD_WAITS_MAX);
     for (size_t i = 0; i < n; i++)
         if (visit_lock(w, holder, waits[i]->lock))
             return true;

@@ -84,6 +84,7 @@ static bool same_owner(struct map_node *node, const void *key)
 static struct holder_group *group_of(const struct machine *m, const struct crowd *c,
                                      struct slice owner)
 {
+    BELAY_DCHECK(owner.len > 0);
     uint64_t hash = hash_bytes(&m->key, owner.data, owner.len);
     struct map_node *n = map_find(&c->by_owner, hash, same_owner, &owner);
     return n ? map_item(n, struct holder_group, by_owner) : NULL;
@@ -113,6 +114,7 @@ static void leave(struct crowd *c, struct holder_member *one)
     BELAY_CHECK(one && one->hold->lock == c->lock);
     map_remove(&c->by_fence, &one->by_fence);
     map_remove(&c->by_who, &one->by_who);
+    BELAY_DCHECK(c->by_fence.count == c->by_who.count);
     list_remove(&one->in_group);
     if (list_empty(&one->group->members)) {
         map_remove(&c->by_owner, &one->group->by_owner);
@@ -241,6 +243,7 @@ struct hold *holder_next(const struct machine *m, const struct lock *l, struct s
 
 static bool names_hold(const struct op *op, const struct hold *h, uint64_t now_ms)
 {
+    BELAY_DCHECK(h->weight > 0 && h->weight <= h->lock->used);
     bool same_session = slice_eq(session_id(h->session), op->session);
     if (hold_over(h, now_ms) || (op->flags & OP_OVER && same_session))
         return false;

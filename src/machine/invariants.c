@@ -40,7 +40,7 @@ static const char *check_hold(const struct machine *m, const struct lock *l,
     PROMISE(hold_fence(h) <= m->counter); /* I4 */
     PROMISE(h->weight > 0);
     PROMISE(h->since_ms <= m->now_ms);
-    PROMISE((h->ttl_ms == 0) == (h->end.pos == 0));
+    PROMISE((h->terms.ttl_ms == 0) == (h->end.pos == 0));
     PROMISE(hold_is_linked(h));
     return NULL;
 }

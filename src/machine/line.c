@@ -180,9 +180,7 @@ void wait_ask(struct machine *m, struct wait *w, const struct op *op)
 {
     wait_set_asker(m, w, op->asker);
     w->token = (uint32_t)op->token;
-    w->ttl_ms = (uint32_t)op->ttl_ms;
-    w->grace_ms = (uint32_t)op->grace_ms;
-    w->delay_ms = (uint32_t)op->delay_ms;
+    w->terms = op_terms(op);
     w->deadline_ms = m->now_ms + op->wait_ms;
     bool was_quiet = w->policy == POLICY_TIMED && wait_quiet_at(w) <= m->now_ms;
     if (w->away || (was_quiet && m->level >= LEVEL_OVER))
@@ -354,11 +352,11 @@ static void grant_upgrade(struct machine *m, struct wait *w, struct effects *fx)
     h->weight = CAPACITY_RW;
     h->asker = w->asker;
     h->since_ms = m->now_ms;
-    h->ttl_ms = w->ttl_ms;
+    h->terms.ttl_ms = w->terms.ttl_ms;
     h->overdue = false;
     BELAY_CHECK(l->used == l->capacity);
     hold_place(m, h);
-    end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
+    end_set(m, &h->end, after_ms(m->now_ms, h->terms.ttl_ms));
     struct event *ev = hold_granted(m, h, fx);
     ev->asker = wait_stays(w);
     ev->ticket = w->end.seq;
@@ -373,14 +371,13 @@ static void grant_wait(struct machine *m, struct wait *w, struct effects *fx)
     struct lock *l = w->lock;
     if (w->brings_body)
         lock_set_body(l, slice_of(w->body, w->body_len));
-    struct grant g = {wait_owner(w), w->session,  w->asker,  w->ttl_ms,
-                      w->grace_ms,   w->delay_ms, w->weight, w->token};
+    struct grant g = {wait_owner(w), w->session, w->asker, w->terms, w->weight, w->token};
     uint64_t ticket = w->end.seq, asker = wait_stays(w);
     uint64_t waited_ms = m->now_ms - w->since_ms;
     struct receipt *receipt = w->receipt;
     w->receipt = NULL;
     struct hold *h = hold_add(m, l, &g, ++m->counter);
-    end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
+    end_set(m, &h->end, after_ms(m->now_ms, h->terms.ttl_ms));
     unlink_and_free(m, w);
     struct event *ev = hold_granted(m, h, fx);
     ev->asker = asker;

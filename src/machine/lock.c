@@ -190,9 +190,7 @@ struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, 
                        .session = g->session,
                        .asker = g->asker,
                        .since_ms = m->now_ms,
-                       .ttl_ms = g->ttl_ms,
-                       .grace_ms = g->grace_ms,
-                       .delay_ms = g->delay_ms,
+                       .terms = g->terms,
                        .weight = g->weight,
                        .token = g->token,
                        .owner_len = (uint8_t)g->owner.len,
@@ -322,9 +320,9 @@ void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reas
     struct wait *upgrade = upgrade_of(h);
     if (upgrade)
         wait_end(m, upgrade, EVENT_REFUSED, REASON_LOST, fx);
-    if (h->delay_ms && is_involuntary(kind, reason)) {
+    if (h->terms.delay_ms && is_involuntary(kind, reason)) {
         struct more *more = lock_more(l);
-        uint64_t opens = m->now_ms + h->delay_ms;
+        uint64_t opens = m->now_ms + h->terms.delay_ms;
         if (!more->closed.pos) {
             more->closed.seq = hold_fence(h); /* unique: the fence is nobody's any more */
             heap_set(&m->ends, &more->closed, opens);
@@ -354,13 +352,13 @@ void hold_end(struct machine *m, struct hold *h, enum event_kind kind, enum reas
 void hold_expire(struct machine *m, struct hold *h, struct effects *fx)
 {
     BELAY_DCHECK(over(&h->end, m->now_ms));
-    if (h->grace_ms == 0 || h->overdue) {
+    if (h->terms.grace_ms == 0 || h->overdue) {
         hold_end(m, h, EVENT_EXPIRED, REASON_TTL, fx);
         return;
     }
     h->overdue = true;
-    heap_set(&m->ends, &h->end, m->now_ms + h->grace_ms);
+    heap_set(&m->ends, &h->end, m->now_ms + h->terms.grace_ms);
     struct event *ev = hold_news(m, h, EVENT_OVERDUE, fx);
     ev->reason = REASON_TTL;
-    ev->expires_in_ms = h->grace_ms;
+    ev->expires_in_ms = h->terms.grace_ms;
 }

@@ -24,7 +24,8 @@ struct grant { /* what a hold is made of */
     struct slice owner;
     struct session *session;
     uint64_t asker;
-    uint32_t ttl_ms, grace_ms, delay_ms, weight, token;
+    struct lease_terms terms;
+    uint32_t weight, token;
 };
 struct hold *hold_add(struct machine *m, struct lock *l, const struct grant *g, uint64_t fence);
 void hold_place(struct machine *m, struct hold *h); /* last in its lists: it has a new fence */

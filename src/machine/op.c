@@ -12,8 +12,11 @@
 
 #include <assert.h>
 
-static const char *const words[] = {
-#define X(id, word) [OP_##id] = (word),
+static const struct op_row {
+    const char *word;
+    unsigned traits;
+} rows[] = {
+#define X(id, word, traits) [OP_##id] = {word, traits},
     OP_KIND_MAP(X)
 #undef X
 };
@@ -21,7 +24,25 @@ static const char *const words[] = {
 const char *op_word(enum op_kind kind)
 {
     BELAY_CHECK(kind < OP_KIND_COUNT);
-    return (size_t)kind < OP_KIND_COUNT ? words[kind] : "unknown";
+    return rows[kind].word;
+}
+
+bool op_is(enum op_kind kind, enum op_trait trait)
+{
+    BELAY_CHECK(kind < OP_KIND_COUNT && trait != 0);
+    return (rows[kind].traits & trait) == trait;
+}
+
+struct lease_terms op_terms(const struct op *op)
+{
+#define X(field, parameter, max, what) BELAY_DCHECK(op->field <= (max));
+    LEASE_TERM_MAP(X)
+#undef X
+    return (struct lease_terms){
+#define X(field, parameter, max, what) .field = (uint32_t)op->field,
+        LEASE_TERM_MAP(X)
+#undef X
+    };
 }
 
 /* The binary form: version, kind, a bit for each field that is present, then those fields.
@@ -183,10 +204,7 @@ enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
 
 /* One comparison a field, in a row: this runs for every request. */
 #define NUMBER_MAP(X)                                                                          \
-    X(ttl_ms, LIMIT_TTL_MS, "ttl is over 7 days")                                              \
     X(wait_ms, LIMIT_WAIT_MS, "wait is over 7 days")                                           \
-    X(grace_ms, LIMIT_GRACE_MS, "grace is over 7 days")                                        \
-    X(delay_ms, LIMIT_DELAY_MS, "delay is over 10 minutes")                                    \
     X(quiet_ms, LIMIT_QUIET_MS, "quiet is over 10 minutes")                                    \
     X(linger_ms, LIMIT_LINGER_MS, "linger is over 1 day")                                      \
     X(permits, LIMIT_PERMITS, "permits are over 1000000")                                      \
@@ -213,11 +231,18 @@ enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)
 
 static const char *check_numbers(const struct op *op)
 {
+#define X(field, parameter, max, what)                                                         \
+    if (op->field > (max))                                                                     \
+        return what;
+    LEASE_TERM_MAP(X)
+#undef X
 #define X(field, max, what)                                                                    \
     if (op->field > (max))                                                                     \
         return what;
     NUMBER_MAP(X)
 #undef X
+    if (op->kind == OP_ACQUIRE && op->policy == POLICY_TIMED && op->wait_ms < op->quiet_ms)
+        return "POLICY timed needs WAIT of at least its quiet time";
     return NULL;
 }
 
@@ -242,6 +267,7 @@ static const char *check_bytes(const struct op *op)
 
 static bool names_repeat(const struct op *op)
 {
+    BELAY_DCHECK(op->more.n <= LIMIT_NAMES_PER_OP);
     for (size_t i = 0; i < op->more.n; i++) {
         if (slice_eq(op->more.items[i], op->name))
             return true;
@@ -266,11 +292,11 @@ static const char *check_acquire(const struct op *op)
     if (op->mode != MODE_SEMAPHORE && (op->permits || op->of))
         return "permits need a semaphore";
     if (op->policy != POLICY_HARD && op->mode != MODE_EXCLUSIVE)
-        return "a policy needs mode exclusive";
+        return "POLICY soft and timed are for exclusive locks";
     if (op->quiet_ms && op->policy != POLICY_TIMED)
-        return "quiet needs policy timed";
-    if (op->policy == POLICY_TIMED && (op->quiet_ms == 0 || op->wait_ms < op->quiet_ms))
-        return "policy timed needs quiet, and a wait that is not shorter";
+        return "QUIET belongs to POLICY timed";
+    if (op->policy == POLICY_TIMED && op->quiet_ms == 0)
+        return "POLICY timed needs its quiet time: POLICY timed ms";
     if (op->more.n && op->wait_ms)
         return "several names cannot be waited for";
     if (names_repeat(op))
@@ -289,6 +315,7 @@ static const char *check_convert(const struct op *op)
 /* By fence or by owner. */
 static const char *check_hold(const struct op *op)
 {
+    BELAY_DCHECK(op_is(op->kind, KIND_OF_HOLD) || op->kind == OP_CHECK);
     if (op->name.len == 0)
         return "name is empty";
     if (!op->fence && !op->owner.len && !(op->flags & OP_ANYONE))
@@ -310,6 +337,8 @@ static const char *check_break(const struct op *op)
 
 static const char *check_session(const struct op *op)
 {
+    BELAY_DCHECK(op->kind == OP_SESSION_OPEN || op->kind == OP_SESSION_ATTACH ||
+                 op->kind == OP_SESSION_DETACH);
     if (op->kind == OP_SESSION_OPEN && op->ttl_ms == 0)
         return "ttl must be at least 1 ms";
     if (op->kind != OP_SESSION_OPEN && op->target == 0)
@@ -388,59 +417,12 @@ static const char *check_combination(const struct op *op)
     return NULL;
 }
 
-/* What changes something has an id; what may be repeated without harm needs none. */
 static const char *check_request(const struct op *op)
 {
-    switch (op->kind) {
-    case OP_ACQUIRE:
-    case OP_RELEASE:
-    case OP_RENEW:
-    case OP_CONVERT:
-    case OP_BODY:
-    case OP_BREAK:
-    case OP_SESSION_OPEN:
-    case OP_SESSION_CLOSE:
-    case OP_NAMESPACE_CREATE:
-    case OP_NAMESPACE_UPDATE:
-    case OP_NAMESPACE_DELETE:
-    case OP_TXN:
-    case OP_CANCEL: /* of the request that is called off */
-        return op->more.n ? "a request for several names cannot have an id" : NULL;
-    case OP_TICK:
-    case OP_SESSION_ATTACH:
-    case OP_SESSION_DETACH:
-    case OP_SESSION_KEEPALIVE:
-    case OP_SESSION_ENROL:
-    case OP_MESSAGES:
-    case OP_TAKEN:
-    case OP_LEVEL:
-    case OP_NODE:
-    case OP_CHECK:
-    case OP_SHOW:
-    case OP_LIST:
-    case OP_SESSION_SHOW:
-    case OP_SESSION_LIST:
-    case OP_NAMESPACE_SHOW:
-    case OP_NAMESPACE_LIST:
-    case OP_TABLE_LIST:
-    case OP_TABLE_SHOW:
-    case OP_AUTH_INIT:
-    case OP_AUTH_RESET:
-    case OP_ACCOUNT_CREATE:
-    case OP_ACCOUNT_UPDATE:
-    case OP_ACCOUNT_DELETE:
-    case OP_TOKEN_CREATE:
-    case OP_TOKEN_ROTATE:
-    case OP_TOKEN_REVOKE:
-    case OP_TOKEN_USED:
-    case OP_ACCOUNT_SHOW:
-    case OP_ACCOUNT_LIST:
-    case OP_TOKEN_LIST:
-    case OP_LOGIN:
-    case OP_KIND_COUNT:
-        break;
-    }
-    return "only requests that change something may have an id";
+    BELAY_DCHECK(op->request.len > 0);
+    if (!op_is(op->kind, KIND_HAS_ID))
+        return "only requests that change something may have an id";
+    return op->more.n ? "a request for several names cannot have an id" : NULL;
 }
 
 enum belay_err op_validate(const struct op *op, const char **ret_what)

@@ -74,56 +74,85 @@ enum {
     SESSION_TTL_DEFAULT_MS = 60000,
 };
 
-/* X(ID, "word"). Writes go through the order; reads are answered from the applied state. */
+/* What is true of a kind of op. What is not at home and not everywhere is in the group of its
+ * namespace. */
+enum op_trait {
+    KIND_READS = 1,      /* answered from the applied state; all others go through the order */
+    KIND_AT_HOME = 2,    /* in group 0: sessions, which namespaces there are, accounts */
+    KIND_EVERYWHERE = 4, /* in each group */
+    KIND_OF_HOLD = 8,    /* done by a holder, or by a client that will be one */
+    KIND_HAS_ID = 16,    /* changes something, once: it may have a request id */
+    KIND_MAY_LAST = 32,  /* its client may go before it is over */
+    KIND_OF_ACCOUNT = 64 | KIND_AT_HOME, /* about accounts and tokens */
+};
+
+/* X(ID, "word", traits). The order is that of the stored numbers (numbers.c); reads come last.
+ *
+ *   TICK        carries now_ms; `fence`: so many numbers are skipped (repair)
+ *   CANCEL      the asker in `target` is gone: cancel_request()
+ *   TXN         statements over variables and locks, all or none
+ *   SESSION_ENROL    the session will be used in the group `target`
+ *   MESSAGES    messages from the group `target`; `fence`: the number of the first
+ *   TAKEN       the group `target` has taken the messages up to number `fence`
+ *   LEVEL       the rules of the level `target` hold from here on (level.h)
+ *   NODE        the node of `target` is not heard (OP_AWAY), or is heard again
+ *   AUTH_INIT   the first token; from here on all must log in. AUTH_RESET: until AUTH_INIT
+ *               nobody has to
+ *   ACCOUNT_CREATE   name: email, owner: full name, body: limits. ACCOUNT_UPDATE: the same;
+ *               what is absent stays
+ *   ACCOUNT_SHOW     `account`; empty: the asker's own
+ *   TOKEN_...   name: id; CREATE: owner: sum, body: rules; ROTATE: owner: new sum, until_ms: of
+ *               the old one; USED: wall_ms: when, to the hour; LIST: of `account`
+ *   LOGIN       name: id, owner: sum, wall_ms: now
+ *   TABLE_SHOW  the variables of one table, oldest first */
 #define OP_KIND_MAP(X)                                                                         \
-    X(TICK, "tick") /* carries now_ms; `fence`: so many numbers are skipped (repair) */        \
-    X(ACQUIRE, "acquire")                                                                      \
-    X(RELEASE, "release")                                                                      \
-    X(RENEW, "renew")                                                                          \
-    X(CONVERT, "convert")                                                                      \
-    X(BODY, "body")                                                                            \
-    X(BREAK, "break")                                                                          \
-    X(CANCEL, "cancel") /* the asker in `target` is gone: cancel_request() */                  \
-    X(SESSION_OPEN, "session-open")                                                            \
-    X(SESSION_ATTACH, "session-attach")                                                        \
-    X(SESSION_DETACH, "session-detach")                                                        \
-    X(SESSION_KEEPALIVE, "session-keepalive")                                                  \
-    X(SESSION_CLOSE, "session-close")                                                          \
-    X(NAMESPACE_CREATE, "namespace-create")                                                    \
-    X(NAMESPACE_UPDATE, "namespace-update")                                                    \
-    X(NAMESPACE_DELETE, "namespace-delete")                                                    \
-    X(TXN, "txn")                     /* statements over variables and locks, all or none */   \
-    X(SESSION_ENROL, "session-enrol") /* group 0: it will be used in the group `target` */     \
-    X(MESSAGES,                                                                                \
-      "messages")     /* messages from the group `target`; `fence`: the number of the first */ \
-    X(TAKEN, "taken") /* the group `target` has taken the messages up to number `fence` */     \
-    X(LEVEL, "level") /* the rules of the level `target` hold from here on (level.h) */        \
-    X(NODE, "node")   /* the node of `target` is not heard (OP_AWAY), or is heard again */     \
-    X(AUTH_INIT, "auth-init")           /* the first token; from here on all must log in */    \
-    X(AUTH_RESET, "auth-reset")         /* nobody has to log in, until AUTH_INIT */            \
-    X(ACCOUNT_CREATE, "account-create") /* name: email, owner: full name, body: limits */      \
-    X(ACCOUNT_UPDATE, "account-update") /* the same; what is absent stays */                   \
-    X(ACCOUNT_DELETE, "account-delete")                                                        \
-    X(TOKEN_CREATE, "token-create") /* name: id, owner: sum, body: rules */                    \
-    X(TOKEN_ROTATE, "token-rotate") /* name: id, owner: new sum; until_ms: of the old one */   \
-    X(TOKEN_REVOKE, "token-revoke") /* name: id */                                             \
-    X(TOKEN_USED, "token-used")     /* name: id; wall_ms: when, to the hour */                 \
-    X(CHECK, "check")               /* from here on: reads */                                  \
-    X(SHOW, "show")                                                                            \
-    X(LIST, "list")                                                                            \
-    X(SESSION_SHOW, "session-show")                                                            \
-    X(SESSION_LIST, "session-list")                                                            \
-    X(NAMESPACE_SHOW, "namespace-show")                                                        \
-    X(NAMESPACE_LIST, "namespace-list")                                                        \
-    X(TABLE_LIST, "table-list")                                                                \
-    X(TABLE_SHOW, "table-show")     /* the variables of one table, oldest first */             \
-    X(ACCOUNT_SHOW, "account-show") /* of `account`; empty: the asker's own */                 \
-    X(ACCOUNT_LIST, "account-list")                                                            \
-    X(TOKEN_LIST, "token-list") /* of `account` */                                             \
-    X(LOGIN, "login")           /* name: id, owner: sum, wall_ms: now */
+    X(TICK, "tick", KIND_EVERYWHERE)                                                           \
+    X(ACQUIRE, "acquire", KIND_OF_HOLD | KIND_HAS_ID | KIND_MAY_LAST)                          \
+    X(RELEASE, "release", KIND_OF_HOLD | KIND_HAS_ID)                                          \
+    X(RENEW, "renew", KIND_OF_HOLD | KIND_HAS_ID)                                              \
+    X(CONVERT, "convert", KIND_OF_HOLD | KIND_HAS_ID | KIND_MAY_LAST)                          \
+    X(BODY, "body", KIND_OF_HOLD | KIND_HAS_ID)                                                \
+    X(BREAK, "break", KIND_HAS_ID)                                                             \
+    X(CANCEL, "cancel", KIND_EVERYWHERE | KIND_HAS_ID)                                         \
+    X(SESSION_OPEN, "session-open", KIND_AT_HOME | KIND_HAS_ID)                                \
+    X(SESSION_ATTACH, "session-attach", KIND_AT_HOME | KIND_MAY_LAST)                          \
+    X(SESSION_DETACH, "session-detach", KIND_AT_HOME)                                          \
+    X(SESSION_KEEPALIVE, "session-keepalive", KIND_AT_HOME)                                    \
+    X(SESSION_CLOSE, "session-close", KIND_AT_HOME | KIND_HAS_ID)                              \
+    X(NAMESPACE_CREATE, "namespace-create", KIND_AT_HOME | KIND_HAS_ID)                        \
+    X(NAMESPACE_UPDATE, "namespace-update", KIND_AT_HOME | KIND_HAS_ID)                        \
+    X(NAMESPACE_DELETE, "namespace-delete", KIND_HAS_ID)                                       \
+    X(TXN, "txn", KIND_HAS_ID | KIND_MAY_LAST)                                                 \
+    X(SESSION_ENROL, "session-enrol", KIND_AT_HOME)                                            \
+    X(MESSAGES, "messages", KIND_EVERYWHERE)                                                   \
+    X(TAKEN, "taken", KIND_EVERYWHERE)                                                         \
+    X(LEVEL, "level", KIND_EVERYWHERE)                                                         \
+    X(NODE, "node", KIND_EVERYWHERE)                                                           \
+    X(AUTH_INIT, "auth-init", KIND_OF_ACCOUNT)                                                 \
+    X(AUTH_RESET, "auth-reset", KIND_OF_ACCOUNT)                                               \
+    X(ACCOUNT_CREATE, "account-create", KIND_OF_ACCOUNT)                                       \
+    X(ACCOUNT_UPDATE, "account-update", KIND_OF_ACCOUNT)                                       \
+    X(ACCOUNT_DELETE, "account-delete", KIND_OF_ACCOUNT)                                       \
+    X(TOKEN_CREATE, "token-create", KIND_OF_ACCOUNT)                                           \
+    X(TOKEN_ROTATE, "token-rotate", KIND_OF_ACCOUNT)                                           \
+    X(TOKEN_REVOKE, "token-revoke", KIND_OF_ACCOUNT)                                           \
+    X(TOKEN_USED, "token-used", KIND_OF_ACCOUNT)                                               \
+    X(CHECK, "check", KIND_READS)                                                              \
+    X(SHOW, "show", KIND_READS)                                                                \
+    X(LIST, "list", KIND_READS)                                                                \
+    X(SESSION_SHOW, "session-show", KIND_READS | KIND_AT_HOME)                                 \
+    X(SESSION_LIST, "session-list", KIND_READS | KIND_AT_HOME)                                 \
+    X(NAMESPACE_SHOW, "namespace-show", KIND_READS | KIND_AT_HOME)                             \
+    X(NAMESPACE_LIST, "namespace-list", KIND_READS | KIND_AT_HOME)                             \
+    X(TABLE_LIST, "table-list", KIND_READS)                                                    \
+    X(TABLE_SHOW, "table-show", KIND_READS)                                                    \
+    X(ACCOUNT_SHOW, "account-show", KIND_READS | KIND_OF_ACCOUNT)                              \
+    X(ACCOUNT_LIST, "account-list", KIND_READS | KIND_OF_ACCOUNT)                              \
+    X(TOKEN_LIST, "token-list", KIND_READS | KIND_OF_ACCOUNT)                                  \
+    X(LOGIN, "login", KIND_READS | KIND_OF_ACCOUNT)
 
 enum op_kind {
-#define X(id, word) OP_##id,
+#define X(id, word, traits) OP_##id,
     OP_KIND_MAP(X)
 #undef X
         OP_KIND_COUNT
@@ -155,6 +184,20 @@ enum op_flag {
     OP_SEES_ALL = 131072,  /* of sessions: also of those that other tokens have opened */
     OP_SET_EMAIL = 262144, /* ACCOUNT_UPDATE: `name` is given */
     OP_SET_NAME = 524288,  /* ACCOUNT_UPDATE: `owner` is given */
+};
+
+/* X(field, PARAMETER, max, what is wrong above it): the terms of a lease. They go
+ * whole from the op, over a place in the line, to the hold. Programs and snapshots have them in
+ * this order: add at the end only, and raise their formats. */
+#define LEASE_TERM_MAP(X)                                                                      \
+    X(ttl_ms, TTL, LIMIT_TTL_MS, "ttl is over 7 days")                                         \
+    X(grace_ms, GRACE, LIMIT_GRACE_MS, "grace is over 7 days")                                 \
+    X(delay_ms, DELAY, LIMIT_DELAY_MS, "delay is over 10 minutes")
+
+struct lease_terms {
+#define X(field, parameter, max, what) uint32_t field;
+    LEASE_TERM_MAP(X)
+#undef X
 };
 
 /* X(type, name): every field that travels. u64 are varints, bytes are length + bytes, names is
@@ -213,6 +256,8 @@ struct op {
 #undef X
 };
 
+struct lease_terms op_terms(const struct op *op);
+
 /* 3: without number, 4: without token and all behind it. Each op has one form, the lowest that
  * has what it needs: equal states have equal messages, and nodes of an earlier version read what
  * they can follow. */
@@ -232,15 +277,11 @@ static inline size_t op_node(uint64_t asker)
     return (size_t)(asker >> OP_NODE_SHIFT) % OP_NODES_MAX;
 }
 
+bool op_is(enum op_kind kind, enum op_trait trait);
+
 static inline bool op_is_read(enum op_kind kind)
 {
-    return kind >= OP_CHECK;
-}
-/* About accounts and tokens: in group 0, like sessions and the list of namespaces. */
-static inline bool op_is_of_account(enum op_kind kind)
-{
-    return (kind >= OP_AUTH_INIT && kind <= OP_TOKEN_USED) ||
-           (kind >= OP_ACCOUNT_SHOW && kind <= OP_LOGIN);
+    return op_is(kind, KIND_READS);
 }
 const char *op_word(enum op_kind kind);
 

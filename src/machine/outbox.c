@@ -175,6 +175,7 @@ enum belay_err outbox_check(struct slice messages, const char **ret_what)
         sound = !in.bad && op_decode(bytes, &a, &op) == BELAY_OK && may_be_written(&op);
     }
     arena_done(&a);
+    BELAY_DCHECK(!sound || in.left.len == 0);
     *ret_what = "not a message";
     return sound ? BELAY_OK : BELAY_ERR_SYNTAX;
 }

@@ -3,7 +3,6 @@
 
 #include "base/check.h"
 #include "base/format.h"
-#include "machine/op.h"
 
 #include <stddef.h>
 
@@ -55,6 +54,7 @@ void program_begin(struct buf *out, size_t n_statements)
 
 void program_put(struct buf *out, enum program_node node)
 {
+    BELAY_DCHECK(node != NODE_NONE);
     buf_put_byte(out, (char)node);
 }
 
@@ -96,9 +96,9 @@ void program_put_lock(struct buf *out, enum program_node node, const struct prog
     varint_put(out, l->mode);
     varint_put(out, l->permits);
     varint_put(out, l->of);
-    varint_put(out, l->ttl_ms);
-    varint_put(out, l->grace_ms);
-    varint_put(out, l->delay_ms);
+#define X(field, parameter, max, what) varint_put(out, l->field);
+    LEASE_TERM_MAP(X)
+#undef X
     varint_put_bytes(out, l->into);
 }
 
@@ -118,6 +118,7 @@ size_t program_branch(struct buf *out)
 {
     static const char room[PROGRAM_LENGTH_BYTES];
     buf_put(out, room, sizeof room);
+    BELAY_DCHECK(out->oom || buf_len(out) >= PROGRAM_LENGTH_BYTES);
     return buf_len(out);
 }
 
@@ -164,9 +165,9 @@ void program_get_lock(struct reader *r, enum program_node node, struct program_l
     ret->mode = reader_u64(r);
     ret->permits = reader_u64(r);
     ret->of = reader_u64(r);
-    ret->ttl_ms = reader_u64(r);
-    ret->grace_ms = reader_u64(r);
-    ret->delay_ms = reader_u64(r);
+#define X(field, parameter, max, what) ret->field = reader_u64(r);
+    LEASE_TERM_MAP(X)
+#undef X
     ret->into = reader_bytes(r);
 }
 
@@ -179,6 +180,7 @@ struct slice program_get_branch(struct reader *r)
         r->bad = true;
         return slice_of("", 0);
     }
+    BELAY_DCHECK(n <= r->left.len);
     struct slice branch = slice_of(r->left.data, n);
     r->left = slice_of(r->left.data + n, r->left.len - n);
     return branch;
@@ -214,6 +216,7 @@ static bool refuse(struct checker *c, enum belay_err err, const char *what)
 
 static bool within(struct checker *c, bool cond, const char *what)
 {
+    BELAY_DCHECK(what);
     return cond || refuse(c, BELAY_ERR_RANGE, what);
 }
 
@@ -236,6 +239,8 @@ static bool check_value(struct checker *c, struct slice value)
 
 static uint64_t flags_of(enum program_node node)
 {
+    BELAY_DCHECK(node == NODE_EXISTS || node == NODE_SET || node == NODE_DELETE ||
+                 node == NODE_SELECT);
     if (node == NODE_EXISTS)
         return VAR_HAS_VALUE | VAR_IGNORE_THIS_SESSION;
     if (node == NODE_SET)
@@ -278,6 +283,16 @@ static bool check_permits(struct checker *c, const struct program_lock *l)
            within(c, fits, "permits and of do not fit the mode or each other");
 }
 
+static bool check_terms(struct checker *c, const struct program_lock *l)
+{
+#define X(field, parameter, max, what)                                                         \
+    if (!within(c, l->field <= (max), what))                                                   \
+        return false;
+    LEASE_TERM_MAP(X)
+#undef X
+    return true;
+}
+
 static bool check_lock(struct checker *c, enum program_node node)
 {
     struct program_lock l;
@@ -294,18 +309,14 @@ static bool check_lock(struct checker *c, enum program_node node)
     if (node == NODE_UNLOCK)
         return within(c, l.owner.len || l.fence, "unlock needs an owner or a fence");
     return within(c, l.owner.len > 0, "a lock's owner is empty") && check_permits(c, &l) &&
-           within(c, l.ttl_ms <= LIMIT_TTL_MS, "ttl_ms is over LIMIT_TTL_MS (7 days)") &&
-           within(c, l.grace_ms <= LIMIT_GRACE_MS,
-                  "grace_ms is over LIMIT_GRACE_MS (7 days)") &&
-           within(c, l.delay_ms <= LIMIT_DELAY_MS,
-                  "delay_ms is over LIMIT_DELAY_MS (10 min)") &&
-           check_into(c, l.into);
+           check_terms(c, &l) && check_into(c, l.into);
 }
 
 static bool check_operator(struct checker *c);
 
 static bool check_operands(struct checker *c, uint64_t min, uint64_t n)
 {
+    BELAY_DCHECK(min > 0 && min <= PROGRAM_OPERANDS_MAX);
     if (!intact(c) ||
         !within(c, n >= min && n <= PROGRAM_OPERANDS_MAX, "and, or, xor take 2 to 64 operands"))
         return false;
@@ -317,6 +328,7 @@ static bool check_operands(struct checker *c, uint64_t min, uint64_t n)
 
 static bool check_operator_at(struct checker *c, enum program_node node)
 {
+    BELAY_DCHECK(c->depth > 0 && c->depth <= LIMIT_TXN_DEPTH);
     switch (node) {
     case NODE_TRUE:
     case NODE_FALSE:
@@ -378,6 +390,7 @@ static bool check_branch(struct checker *c, bool may_be_empty)
     bool ok = check_statement(c);
     if (ok && c->r.left.len)
         ok = refuse(c, BELAY_ERR_SYNTAX, "the transaction's bytes are broken");
+    BELAY_DCHECK(ok == (c->err == BELAY_OK));
     c->r = behind;
     return ok;
 }
@@ -395,6 +408,7 @@ static bool check_block(struct checker *c)
 
 static bool check_statement_at(struct checker *c, enum program_node node)
 {
+    BELAY_DCHECK(c->depth > 0 && c->depth <= LIMIT_TXN_DEPTH);
     switch (node) {
     case NODE_ASSERT:
     case NODE_ANYWAY:

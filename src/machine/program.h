@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/slice.h"
+#include "machine/op.h"
 #include "machine/varint.h"
 
 #include <stdint.h>
@@ -88,7 +89,10 @@ struct program_lock {
     struct slice name;
     struct slice owner; /* UNLOCK: may be empty, with a fence */
     uint64_t fence;     /* UNLOCK */
-    uint64_t mode, permits, of, ttl_ms, grace_ms, delay_ms;
+    uint64_t mode, permits, of;
+#define X(field, parameter, max, what) uint64_t field;
+    LEASE_TERM_MAP(X)
+#undef X
     struct slice into; /* LOCK: the name of its fence in the data */
 };
 

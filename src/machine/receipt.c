@@ -213,6 +213,7 @@ struct receipt *receipt_with(const struct machine *m, struct receipt_key key)
 
 static struct receipt_key key_of(const struct op *op)
 {
+    BELAY_DCHECK(op->request.len > 0);
     return (struct receipt_key){or_default(op->account), op->request};
 }
 
@@ -359,6 +360,7 @@ void receipt_settle(struct machine *m, struct receipt **r, const struct event *e
 /* Not "you are in the line", nor "not now, ask again". */
 static bool is_final(const struct event *ev)
 {
+    BELAY_DCHECK(ev->kind < EVENT_KIND_COUNT);
     return ev->asker && ev->kind != EVENT_QUEUED && ev->err != BELAY_ERR_UNAVAILABLE;
 }
 

@@ -88,6 +88,7 @@ static bool outgrows(const struct space *s, const struct lock *l, const struct o
 static enum quota quota_over(const struct space *s, const struct lock *l, const struct op *op,
                              bool waits)
 {
+    BELAY_DCHECK(!l || l->space == s);
     if (!l && quota_reached(s->account, QUOTA_LOCKS, 1 + op->more.n))
         return QUOTA_LOCKS;
     if (waits && quota_reached(s->account, QUOTA_WAITERS, 1))
@@ -190,13 +191,11 @@ struct hold *request_grant(struct machine *m, struct lock *l, const struct op *o
     struct grant g = {.owner = op->owner,
                       .session = session,
                       .asker = op->asker,
-                      .ttl_ms = (uint32_t)op->ttl_ms,
-                      .grace_ms = (uint32_t)op->grace_ms,
-                      .delay_ms = (uint32_t)op->delay_ms,
+                      .terms = op_terms(op),
                       .weight = request_weight(op),
                       .token = (uint32_t)op->token};
     struct hold *h = hold_add(m, l, &g, ++m->counter);
-    end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
+    end_set(m, &h->end, after_ms(m->now_ms, h->terms.ttl_ms));
     hold_granted(m, h, fx);
     return h;
 }
@@ -207,13 +206,11 @@ void request_grant_again(struct machine *m, struct hold *h, const struct op *op,
 {
     BELAY_DCHECK(h->weight == request_weight(op) && !hold_over(h, m->now_ms));
     h->asker = op->asker;
-    h->ttl_ms = (uint32_t)op->ttl_ms;
-    h->grace_ms = (uint32_t)op->grace_ms;
-    h->delay_ms = (uint32_t)op->delay_ms;
+    h->terms = op_terms(op);
     h->since_ms = m->now_ms;
     h->overdue = false;
     hold_place(m, h);
-    end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
+    end_set(m, &h->end, after_ms(m->now_ms, h->terms.ttl_ms));
     if (op->flags & OP_SET_BODY) {
         lock_set_body(h->lock, op->body);
         lock_touch(m, h->lock);
@@ -284,6 +281,7 @@ static bool refused_as_deadlock(struct machine *m, const struct lock *l, const s
     size_t n;
     if (!deadlock_found(m, l, who, fx, &cycle, &n))
         return false;
+    BELAY_DCHECK(n > 0 && n <= LIMIT_CYCLE);
     struct event *ev = answer(m, op, EVENT_DEADLOCK, fx);
     ev->news = true;
     ev->owner = arena_copy(&fx->arena, who.owner);
@@ -449,6 +447,7 @@ static bool frees_too_much(const struct machine *m, const struct space *s, const
         return false;
     for (size_t i = 0; i <= op->more.n; i++) {
         const struct lock *l = lock_find(m, s, request_name(op, i));
+        BELAY_DCHECK(!l || l->n_holds <= LIMIT_HOLDERS);
         n += l ? l->n_holds : 0;
     }
     return n > LIMIT_HOLDERS;
@@ -481,9 +480,9 @@ static void extend(struct machine *m, struct hold *h, uint64_t ttl_ms)
 {
     BELAY_CHECK(ttl_ms <= LIMIT_TTL_MS);
     if (ttl_ms)
-        h->ttl_ms = (uint32_t)ttl_ms;
+        h->terms.ttl_ms = (uint32_t)ttl_ms;
     h->overdue = false;
-    end_set(m, &h->end, after_ms(m->now_ms, h->ttl_ms));
+    end_set(m, &h->end, after_ms(m->now_ms, h->terms.ttl_ms));
 }
 
 /* ttl more than what remains, but no longer than a new lease could be. */
@@ -624,7 +623,7 @@ static void upgrade(struct machine *m, struct hold *h, const struct op *op, stru
         return;
     }
     struct op ask = *op;
-    ask.ttl_ms = op->ttl_ms ? op->ttl_ms : h->ttl_ms;
+    ask.ttl_ms = op->ttl_ms ? op->ttl_ms : h->terms.ttl_ms;
     ask.flags &= ~(uint64_t)OP_SET_BODY;
     if (first && first->upgrade && first->upgrade != h)
         deadlock_of_two(m, op, h, first, fx);

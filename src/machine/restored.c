@@ -11,13 +11,13 @@ static void restore_hold(struct machine *m, struct hold *h, bool keeps)
     if (over(&h->end, m->now_ms))
         return;
     if (!keeps) {
-        h->ttl_ms = h->ttl_ms ? h->ttl_ms : 1; /* also one that had no end */
-        h->overdue = true;                     /* and no grace */
+        h->terms.ttl_ms = h->terms.ttl_ms ? h->terms.ttl_ms : 1; /* also one that had no end */
+        h->overdue = true;                                       /* and no grace */
         heap_set(&m->ends, &h->end, m->now_ms);
     } else if (h->end.pos && !h->overdue) {
-        heap_set(&m->ends, &h->end, m->now_ms + h->ttl_ms);
+        heap_set(&m->ends, &h->end, m->now_ms + h->terms.ttl_ms);
     }
-    BELAY_CHECK((h->ttl_ms == 0) == (h->end.pos == 0));
+    BELAY_CHECK((h->terms.ttl_ms == 0) == (h->end.pos == 0));
 }
 
 static void restore_locks(struct machine *m, const struct space *s, bool keeps)

@@ -92,6 +92,15 @@ static void put_session(struct buf *out, const struct session *s)
         varint_put(out, s->n_at_end);
 }
 
+static void put_terms(struct buf *out, const struct lease_terms *terms)
+{
+#define X(field, parameter, max, what)                                                         \
+    BELAY_DCHECK(terms->field <= (max));                                                       \
+    varint_put(out, terms->field);
+    LEASE_TERM_MAP(X)
+#undef X
+}
+
 static void put_hold(struct buf *out, const struct hold *h)
 {
     BELAY_DCHECK(hold_is_linked(h));
@@ -101,9 +110,7 @@ static void put_hold(struct buf *out, const struct hold *h)
     snapshot_put_end(out, &h->end);
     varint_put(out, h->asker);
     varint_put(out, h->since_ms);
-    varint_put(out, h->ttl_ms);
-    varint_put(out, h->grace_ms);
-    varint_put(out, h->delay_ms);
+    put_terms(out, &h->terms);
     varint_put(out, h->weight);
     varint_put(out, h->overdue);
     varint_put(out, h->token);
@@ -121,9 +128,7 @@ static void put_wait(struct buf *out, const struct wait *w)
     varint_put(out, w->since_ms);
     varint_put(out, w->deadline_ms);
     varint_put(out, wait_quiet_from(w));
-    varint_put(out, w->ttl_ms);
-    varint_put(out, w->grace_ms);
-    varint_put(out, w->delay_ms);
+    put_terms(out, &w->terms);
     varint_put(out, w->quiet_ms);
     varint_put(out, w->weight);
     varint_put(out, w->policy);
@@ -423,6 +428,15 @@ static bool weight_fits(const struct lock *l, uint64_t weight)
     return weight <= l->capacity;
 }
 
+static struct lease_terms read_terms(struct loader *ld)
+{
+    struct lease_terms terms;
+#define X(field, parameter, max, what) terms.field = (uint32_t)loader_bounded(ld, max);
+    LEASE_TERM_MAP(X)
+#undef X
+    return terms;
+}
+
 static void read_hold(struct loader *ld, struct lock *l)
 {
     struct grant g = {.owner = loader_bytes(ld, 1, LIMIT_OWNER_BYTES),
@@ -431,9 +445,7 @@ static void read_hold(struct loader *ld, struct lock *l)
     uint64_t end = reader_u64(&ld->r);
     g.asker = reader_u64(&ld->r);
     uint64_t since_ms = loader_time(ld);
-    g.ttl_ms = (uint32_t)loader_bounded(ld, LIMIT_TTL_MS);
-    g.grace_ms = (uint32_t)loader_bounded(ld, LIMIT_GRACE_MS);
-    g.delay_ms = (uint32_t)loader_bounded(ld, LIMIT_DELAY_MS);
+    g.terms = read_terms(ld);
     uint64_t weight = reader_u64(&ld->r);
     uint64_t overdue = loader_bounded(ld, 1);
     g.token = ld->version >= 6 ? (uint32_t)loader_bounded(ld, UINT32_MAX) : 0;
@@ -486,9 +498,7 @@ static bool read_wait_fields(struct loader *ld, const struct lock *l, struct wai
     w->since_ms = loader_time(ld);
     w->deadline_ms = loader_time(ld);
     w->quiet_from_ms = loader_time(ld);
-    w->ttl_ms = (uint32_t)loader_bounded(ld, LIMIT_TTL_MS);
-    w->grace_ms = (uint32_t)loader_bounded(ld, LIMIT_GRACE_MS);
-    w->delay_ms = (uint32_t)loader_bounded(ld, LIMIT_DELAY_MS);
+    w->terms = read_terms(ld);
     w->quiet_ms = (uint32_t)loader_bounded(ld, LIMIT_QUIET_MS);
     uint64_t weight = reader_u64(&ld->r);
     w->weight = (uint32_t)weight;

@@ -136,7 +136,8 @@ struct hold {
     struct session *session; /* NULL: none */
     uint64_t asker;          /* who asked for it */
     uint64_t since_ms;
-    uint32_t ttl_ms, grace_ms, delay_ms, weight;
+    struct lease_terms terms;
+    uint32_t weight;
     uint32_t token; /* that took it; 0: none */
     bool overdue;
     uint8_t owner_len;
@@ -173,7 +174,8 @@ struct wait {
     struct receipt *receipt; /* owned; NULL: the request has no id */
     uint64_t asker;
     uint64_t since_ms, deadline_ms, quiet_from_ms;
-    uint32_t ttl_ms, grace_ms, delay_ms, quiet_ms, weight;
+    struct lease_terms terms;
+    uint32_t quiet_ms, weight;
     uint32_t token; /* that asked for it; 0: none */
     enum lock_policy policy;
     bool brings_body;
@@ -413,7 +415,7 @@ static inline bool session_over(const struct session *s, uint64_t now_ms)
 /* Reached its end, worked off or not: cannot be used any more. A hold in its grace is alive. */
 static inline bool hold_over(const struct hold *h, uint64_t now_ms)
 {
-    bool ended = over(&h->end, now_ms) && (h->overdue || h->grace_ms == 0);
+    bool ended = over(&h->end, now_ms) && (h->overdue || h->terms.grace_ms == 0);
     return ended || session_over(h->session, now_ms);
 }
 

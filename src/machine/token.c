@@ -36,6 +36,7 @@ static const char token_invalid[] = "the token is not valid, or not any more";
 
 const char *token_check(const struct op *op)
 {
+    BELAY_DCHECK(op_is(op->kind, KIND_OF_ACCOUNT));
     if (!token_is_id(op->name))
         return "a token's id has 16 hexadecimal digits";
     bool message = op->fence != 0;
@@ -131,6 +132,7 @@ static void token_add(struct machine *m, const struct token_parts *from)
 
 static void token_remove(struct machine *m, struct token *t)
 {
+    BELAY_DCHECK(token_numbered(m, t->number) == t);
     if (t->account) {
         BELAY_CHECK(t->account->n_tokens > 0);
         t->account->n_tokens--;
@@ -269,18 +271,13 @@ static bool names_foreign(const struct machine *m, const struct space *s, const 
 
 bool token_owns_session(const struct op *op, const struct session *s)
 {
+    BELAY_DCHECK(op->token <= UINT32_MAX);
     return !token_is_foreign(op->token, s->token) || op->flags & OP_SEES_ALL;
-}
-
-static bool is_of_hold(const struct op *op)
-{
-    return op->kind == OP_ACQUIRE || op->kind == OP_RELEASE || op->kind == OP_RENEW ||
-           op->kind == OP_CONVERT || op->kind == OP_BODY;
 }
 
 static bool any_foreign(const struct machine *m, const struct op *op)
 {
-    BELAY_DCHECK(op->token != 0 && is_of_hold(op));
+    BELAY_DCHECK(op->token != 0 && op_is(op->kind, KIND_OF_HOLD));
     const struct space *s = space_find(m, op->account, op->ns);
     for (size_t i = 0; s && i <= op->more.n; i++)
         if (names_foreign(m, s, op, i ? op->more.items[i - 1] : op->name))
@@ -301,7 +298,8 @@ bool token_overrides(const struct machine *m, const struct op *op)
     const struct session *session = session_asked(m, op);
     if (session && op->flags & OP_SEES_ALL && token_is_foreign(op->token, session->token))
         return true;
-    return op->token && op->flags & OP_MAY_BREAK && is_of_hold(op) && any_foreign(m, op);
+    return op->token && op->flags & OP_MAY_BREAK && op_is(op->kind, KIND_OF_HOLD) &&
+           any_foreign(m, op);
 }
 
 bool token_guards(const struct machine *m, const struct op *op, struct effects *fx)
@@ -312,7 +310,8 @@ bool token_guards(const struct machine *m, const struct op *op, struct effects *
                        "another token opened this session: that needs the right to break", fx);
         return true;
     }
-    if (op->token && is_of_hold(op) && !(op->flags & OP_MAY_BREAK) && any_foreign(m, op)) {
+    if (op->token && op_is(op->kind, KIND_OF_HOLD) && !(op->flags & OP_MAY_BREAK) &&
+        any_foreign(m, op)) {
         request_failed(op, BELAY_ERR_DENIED,
                        "another token took it: that needs the right to break", fx);
         return true;

@@ -30,9 +30,10 @@ static struct op op_of(const struct program_lock *ask, struct session *session, 
                        .mode = ask->mode,
                        .permits = ask->permits,
                        .of = ask->of,
-                       .ttl_ms = ask->ttl_ms,
-                       .grace_ms = ask->grace_ms,
-                       .delay_ms = ask->delay_ms};
+#define X(field, parameter, max, what) .field = ask->field,
+                       LEASE_TERM_MAP(X)
+#undef X
+    };
 }
 
 static bool is_new(const struct lock_step *step) /* a hold that only the plan knows */
@@ -42,6 +43,7 @@ static bool is_new(const struct lock_step *step) /* a hold that only the plan kn
 
 static bool is_freed(const struct lock_plan *plan, const struct hold *h)
 {
+    BELAY_DCHECK(plan->n <= LIMIT_TXN_LOCKS);
     for (size_t i = 0; i < plan->n; i++)
         if (plan->steps[i].is_unlock && plan->steps[i].hold == h)
             return true;
@@ -50,6 +52,7 @@ static bool is_freed(const struct lock_plan *plan, const struct hold *h)
 
 static bool is_renewed(const struct lock_plan *plan, const struct hold *h)
 {
+    BELAY_DCHECK(plan->n <= LIMIT_TXN_LOCKS);
     for (size_t i = 0; i < plan->n; i++)
         if (!plan->steps[i].is_unlock && plan->steps[i].hold == h)
             return true;
@@ -124,6 +127,7 @@ static bool way_is_free(const struct machine *m, const struct view *v, const str
 /* Neither the state nor the plan knows it. */
 static bool makes_lock(const struct view *v)
 {
+    BELAY_DCHECK((v->holds == 0) == (v->used == 0));
     return !v->lock && v->holds == 0;
 }
 
@@ -195,6 +199,7 @@ static struct hold *hold_with(const struct machine *m, const struct lock_plan *p
 {
     struct op by_fence = {.kind = OP_RELEASE, .fence = fence};
     struct hold *h = request_hold(m, l, &by_fence, m->now_ms);
+    BELAY_DCHECK(!h || (h->lock == l && hold_fence(h) == fence));
     if (!h || token_is_foreign(plan->token, h->token))
         return NULL;
     return !is_freed(plan, h) && !is_renewed(plan, h) ? h : NULL;
@@ -212,6 +217,7 @@ bool plan_unlock(const struct machine *m, const struct space *s, const struct se
     struct lock_step *mine = ask->fence || step.hold ? NULL : planned_hold(plan, ask);
     if (!step.hold && !mine)
         return false;
+    BELAY_DCHECK(!mine || is_new(mine));
     if (mine)
         mine->freed = true;
     step.on_planned = mine;

@@ -160,6 +160,7 @@ struct parked *parked_new(struct space *s, struct session *session, struct slice
 
 struct txn_limit parked_limit(const struct space *s, uint64_t bytes)
 {
+    BELAY_DCHECK(s->parked_bytes <= LIMIT_TXN_WAITING_BYTES && bytes <= LIMIT_PROGRAM_BYTES);
     struct txn_limit limit = txn_quota(s->account, QUOTA_TRANSACTIONS, 1);
     if (!limit.text)
         limit = txn_quota(s->account, QUOTA_BYTES, bytes);

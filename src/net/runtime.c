@@ -200,14 +200,14 @@ static void send_frame(void *ctx, uint64_t node, struct slice frame)
     peers_send(h->peers, node, frame);
 }
 
-static const struct replica_env host_ops = {.now_ms = now_ms,
-                                            .write = start_write,
-                                            .send = send_frame,
-                                            .snapshot = start_snapshot,
-                                            .fetch = start_fetch,
-                                            .fatal = fatal,
-                                            .now_ns = now_ns,
-                                            .committed = committed};
+static const struct replica_env runtime_env = {.now_ms = now_ms,
+                                               .write = start_write,
+                                               .send = send_frame,
+                                               .snapshot = start_snapshot,
+                                               .fetch = start_fetch,
+                                               .fatal = fatal,
+                                               .now_ns = now_ns,
+                                               .committed = committed};
 
 /* --- peers --- */
 
@@ -405,14 +405,14 @@ const char *runtime_not_ready(struct runtime *h)
 
 /* --- certificates --- */
 
-bool host_certificate_expires_s(const struct runtime *h, int64_t *ret_s)
+bool runtime_certificate_expires_s(const struct runtime *h, int64_t *ret_s)
 {
     if (h->tls.context)
         *ret_s = tls_context_expires_s(h->tls.context);
     return h->tls.context;
 }
 
-void host_reload(struct runtime *h)
+void runtime_reload(struct runtime *h)
 {
     tls_own_reload(&h->tls, uv_now(h->loop));
     if (h->tls.context)
@@ -432,7 +432,7 @@ static void on_timer(uv_timer_t *t)
         follow_members(h);
     }
     tls_own_look(&h->tls, now);
-    if (h->busy_ms && now >= h->busy_ms + HOST_SEAL_MS && replica_idle(h->order)) {
+    if (h->busy_ms && now >= h->busy_ms + RUNTIME_SEAL_MS && replica_idle(h->order)) {
         replica_seal(h->order);
         h->busy_ms = 0;
     }
@@ -496,8 +496,8 @@ static void on_prepare(uv_prepare_t *p)
     if (write_when_quiet(h))
         peers_flush(h->peers);
     uint64_t next = earlier(replica_next_ms(h->order), h->look_ms);
-    if (h->busy_ms && h->busy_ms + HOST_SEAL_MS < next && replica_idle(h->order))
-        next = h->busy_ms + HOST_SEAL_MS;
+    if (h->busy_ms && h->busy_ms + RUNTIME_SEAL_MS < next && replica_idle(h->order))
+        next = h->busy_ms + RUNTIME_SEAL_MS;
     if (h->stopping)
         next = earlier(next, now + STOP_POLL_MS);
     if (next >= h->armed_ms && h->armed_ms > now)
@@ -516,8 +516,9 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
     h->config = *config;
     h->loop = config->loop;
     h->armed_ms = UINT64_MAX;
-    bool proves = tls_own_open(&h->tls, &config->tls, TLS_NODES, uv_now(h->loop));
-    enum belay_err err = proves ? runtime_open_order(h, &host_ops, &order) : BELAY_ERR_SYNTAX;
+    bool proves = tls_own_open(&h->tls, &config->node.tls, TLS_NODES, uv_now(h->loop));
+    enum belay_err err =
+        proves ? runtime_open_order(h, &runtime_env, &order) : BELAY_ERR_SYNTAX;
     if (err != BELAY_OK) {
         tls_own_close(&h->tls);
         free(h);
@@ -534,7 +535,7 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
     writer_open(&h->writer, h->loop, written, h);
     h->timer.data = h->join_timer.data = h->prepare.data = h;
     struct peers_config pc = {.loop = h->loop,
-                              .listen = config->peer_listen,
+                              .listen = config->node.peer_listen,
                               .insecure = config->insecure,
                               .tls = h->tls.context,
                               .queue_bytes = config->peer_bytes,
@@ -550,9 +551,10 @@ enum belay_err runtime_open(const struct runtime_config *config, struct runtime 
                                   .incarnation = replica_incarnation(h->order),
                                   .groups = h->groups};
     memcpy(pc.self.secret, h->admission.secret, sizeof pc.self.secret);
-    snprintf(pc.self.name, sizeof pc.self.name, "%s", config->node ? config->node : "n1");
+    snprintf(pc.self.name, sizeof pc.self.name, "%s",
+             config->node.name ? config->node.name : "n1");
     snprintf(pc.self.peer, sizeof pc.self.peer, "%s",
-             config->peer_listen ? config->peer_listen : "");
+             config->node.peer_listen ? config->node.peer_listen : "");
     snprintf(pc.self.listen, sizeof pc.self.listen, "%s", config->listen ? config->listen : "");
     err = peers_open(&pc, &h->peers);
     *ret = h;
@@ -573,7 +575,7 @@ static bool is_alone_by_mistake(const struct runtime *h)
         "path=%s error=\"it belongs to a server that runs alone, not to the cluster of --peers; "
         "start it without --peers and bring the others in with CLUSTER ADD, or begin with "
         "an empty directory\"",
-        h->config.data);
+        h->config.node.data);
     return true;
 }
 
@@ -581,12 +583,12 @@ static bool is_alone_by_mistake(const struct runtime *h)
  * or not believe it. */
 static bool lacks_place(const struct runtime *h)
 {
-    const struct runtime_config *c = &h->config;
+    const struct node_options *c = &h->config.node;
     struct group_conf conf;
     struct member self;
     group_conf(replica_group(h->order, 0), &conf);
     bool is_alone = conf.n == 1 && group_conf_find(&conf, h->id);
-    if (is_alone || (c->node && c->peer_listen))
+    if (is_alone || (c->name && c->peer_listen))
         return false;
     if (!replica_find_member(h->order, h->id, &self))
         self = (struct member){0}; /* it joined, and was stopped before it was told anything */
@@ -624,7 +626,7 @@ void runtime_retire(struct runtime *h)
         return;
     if (!h->stopping) {
         h->stopping = true;
-        h->stop_ms = uv_now(h->loop) + HOST_STOP_MS;
+        h->stop_ms = uv_now(h->loop) + RUNTIME_STOP_MS;
     }
     h->retired = replica_retire(h->order);
     replica_settle(h->order);

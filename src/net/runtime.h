@@ -13,9 +13,9 @@
 
 #include "base/err.h"
 #include "base/histogram.h"
+#include "net/node_options.h"
 #include "net/refusal.h"
 #include "raft/member.h"
-#include "tls/tls.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,31 +26,21 @@ struct order;
 struct replica;
 
 enum {
-    HOST_ELECTION_MS = 400,
-    HOST_HEARTBEAT_MS = 80,
-    HOST_FAST_ELECTION_MS = 100, /* --fast-failover: a local network and a quiet machine */
-    HOST_FAST_HEARTBEAT_MS = 20,
-    HOST_SEAL_MS = 100,       /* after so much rest the end of the journal is sealed */
-    HOST_STOP_MS = 2000,      /* a node that stops tries so long to hand over what it leads */
-    HOST_SHARDS_CLUSTER = 16, /* of a new cluster; a node alone has one */
+    RUNTIME_ELECTION_MS = 400,
+    RUNTIME_HEARTBEAT_MS = 80,
+    RUNTIME_FAST_ELECTION_MS = 100, /* --fast-failover: a local network and a quiet machine */
+    RUNTIME_FAST_HEARTBEAT_MS = 20,
+    RUNTIME_SEAL_MS = 100,  /* after so much rest the end of the journal is sealed */
+    RUNTIME_STOP_MS = 2000, /* a node that stops tries so long to hand over what it leads */
+    RUNTIME_SHARDS_CLUSTER = 16, /* of a new cluster; a node alone has one */
 };
 
 struct runtime_config {
     struct uv_loop_s *loop;
-    const char *data;  /* directory */
-    const char *node;  /* its name; NULL: a cluster of one */
-    const char *peers; /* "n1=host:port,n2=host:port": the first members, the same everywhere;
-                        * NULL: this node alone, or it will be added to a cluster */
-    const char *peer_listen; /* "host:port"; NULL: nobody connects */
-    const char *join;        /* admission.h; not NULL: wait to be added to a cluster */
-    const char *listen;      /* where clients reach this node, to tell the others */
-    size_t shards;           /* 0: what the directory or the cluster has */
-    uint8_t priority;        /* 0..15 */
-    bool level_manual;       /* as in replica.h */
-    uint64_t silence_ms, segment_bytes, snapshot_bytes; /* of replica_config */
-    bool fast_failover, insecure;
-    size_t peer_bytes;    /* may wait to be sent to other nodes; 0: peer.h's maximum for each */
-    struct tls_files tls; /* all NULL: the nodes speak plain text */
+    struct node_options node;
+    const char *listen; /* where clients reach this node, to tell the others */
+    bool insecure;      /* between nodes, plain text will do */
+    size_t peer_bytes;  /* may wait to be sent to other nodes; 0: peer.h's maximum for each */
     /* Told once: this node is being removed from its cluster, or has been. It should send its
      * clients elsewhere, and stop. */
     void (*removed)(void *ctx);
@@ -77,9 +67,9 @@ void runtime_hurry(struct runtime *h); /* runtime_stop() does not wait for other
 void runtime_close(struct runtime *h); /* after engine_close(); NULL is allowed */
 
 /* Reads the files of TLS again; connections that there are go on. */
-void host_reload(struct runtime *h);
+void runtime_reload(struct runtime *h);
 /* False: no TLS. Else seconds until this node's certificate ends. */
-bool host_certificate_expires_s(const struct runtime *h, int64_t *ret_s);
+bool runtime_certificate_expires_s(const struct runtime *h, int64_t *ret_s);
 
 size_t runtime_peer_bytes(const struct runtime *h); /* what is kept for and from other nodes */
 

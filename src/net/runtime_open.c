@@ -36,7 +36,7 @@ static bool find_self(struct runtime *h, const struct group_conf *conf)
     for (size_t i = 0; i < conf->n; i++) {
         struct member m;
         member_parse(conf->servers[i].address, &m);
-        if (h->config.node && strcmp(m.name, h->config.node) == 0) {
+        if (h->config.node.name && strcmp(m.name, h->config.node.name) == 0) {
             h->id = conf->servers[i].id;
             return true;
         }
@@ -47,12 +47,12 @@ static bool find_self(struct runtime *h, const struct group_conf *conf)
 static bool plan(struct runtime *h, struct replica_config *oc)
 {
     static const struct hash_key fixed = {0x62656c61792d7065, 0x6572732d31};
-    const struct runtime_config *c = &h->config;
-    if (c->node && !member_is_name(c->node)) {
+    const struct node_options *c = &h->config.node;
+    if (c->name && !member_is_name(c->name)) {
         log_error("engine.node",
                   "node=%s error=\"a name has at most %d bytes without spaces, "
                   "quotes, control characters, @, comma and =\"",
-                  log_bytes(slice_str(c->node)), MEMBER_NAME_MAX - 1);
+                  log_bytes(slice_str(c->name)), MEMBER_NAME_MAX - 1);
         return false;
     }
     if (c->join) {
@@ -62,7 +62,7 @@ static bool plan(struct runtime *h, struct replica_config *oc)
             return false;
         }
         h->id = h->admission.node;
-        return c->node && c->peer_listen;
+        return c->name && c->peer_listen;
     }
     if (!c->peers) {
         struct group_server *s = &oc->members.servers[0];
@@ -70,7 +70,7 @@ static bool plan(struct runtime *h, struct replica_config *oc)
         h->cluster = random_u64();
         oc->members.n = 1;
         *s = (struct group_server){.id = 1, .voter = true};
-        snprintf(s->address, sizeof s->address, "%s@%s", c->node ? c->node : "n1",
+        snprintf(s->address, sizeof s->address, "%s@%s", c->name ? c->name : "n1",
                  c->peer_listen ? c->peer_listen : "");
         return true;
     }
@@ -112,13 +112,14 @@ static enum belay_err await_member(struct runtime *h)
 {
     struct peers_config pc = {.loop = h->loop,
                               .self = {.node = h->id},
-                              .listen = h->config.peer_listen,
+                              .listen = h->config.node.peer_listen,
                               .insecure = h->config.insecure,
                               .tls = h->tls.context,
                               .ctx = h,
                               .accept = on_caller};
     enum belay_err err = peers_open(&pc, &h->peers);
-    log_info("engine.join", "waiting=\"for a member to call at %s\"", h->config.peer_listen);
+    log_info("engine.join", "waiting=\"for a member to call at %s\"",
+             h->config.node.peer_listen);
     if (err != BELAY_OK)
         peers_stop(h->peers);
     (void)uv_run(h->loop, UV_RUN_DEFAULT);
@@ -157,7 +158,7 @@ static const char *directory_problem(enum belay_err err)
 /* The directory, and how many groups are in it or will be. */
 static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
 {
-    const struct runtime_config *c = &h->config;
+    const struct node_options *c = &h->config.node;
     bool used = false;
     enum belay_err err = disk_file_open(c->data, &h->disk);
     if (err == BELAY_OK)
@@ -169,7 +170,7 @@ static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
     if (err == BELAY_OK && used && !c->peers && !c->join)
         remember(h, oc);
     oc->groups_fixed = c->shards != 0;
-    size_t usual = c->peers ? HOST_SHARDS_CLUSTER : 1;
+    size_t usual = c->peers ? RUNTIME_SHARDS_CLUSTER : 1;
     oc->groups = order_groups(c->shards ? c->shards : usual);
     if (used || !c->join)
         return BELAY_OK;
@@ -193,19 +194,19 @@ static enum belay_err open_disk(struct runtime *h, struct replica_config *oc)
 enum belay_err runtime_open_order(struct runtime *h, const struct replica_env *env,
                                   struct order **ret_order)
 {
-    const struct runtime_config *c = &h->config;
+    const struct node_options *c = &h->config.node;
     struct replica_config oc = {.env = env,
                                 .env_ctx = h,
                                 .seed = random_u64(),
                                 .priority = c->priority,
                                 .level_manual = c->level_manual,
-                                .drains = c->removed != NULL,
+                                .drains = h->config.removed != NULL,
                                 .silence_ms = c->silence_ms,
                                 .segment_bytes = c->segment_bytes,
                                 .snapshot_bytes = c->snapshot_bytes,
-                                .host_writes = true};
-    oc.election_ms = c->fast_failover ? HOST_FAST_ELECTION_MS : HOST_ELECTION_MS;
-    oc.heartbeat_ms = c->fast_failover ? HOST_FAST_HEARTBEAT_MS : HOST_HEARTBEAT_MS;
+                                .env_writes = true};
+    oc.election_ms = c->fast_failover ? RUNTIME_FAST_ELECTION_MS : RUNTIME_ELECTION_MS;
+    oc.heartbeat_ms = c->fast_failover ? RUNTIME_FAST_HEARTBEAT_MS : RUNTIME_HEARTBEAT_MS;
     if (!plan(h, &oc))
         return BELAY_ERR_SYNTAX;
     enum belay_err err = open_disk(h, &oc);

@@ -505,7 +505,7 @@ void replica_write(struct replica *o)
 }
 
 /* Everything has been said for now: send, propose, write. An answer given on the way may not
- * come back in here (the engine sees to that), but the host's write may. */
+ * come back in here (the engine sees to that), but the runtime's write may. */
 void replica_settle(struct replica *o)
 {
     if (o->settling || !o->opened || o->over)
@@ -526,7 +526,7 @@ void replica_settle(struct replica *o)
     BELAY_DCHECK(o->settling);
     o->settling = false;
     send_frames(o);
-    if (!o->config.host_writes)
+    if (!o->config.env_writes)
         replica_write(o);
 }
 
@@ -645,7 +645,7 @@ static void raft_read(struct order *base, size_t group_no, const struct op *op)
         read_add(&o->replicas[group_no], op);
 }
 
-/* Twice a turn of the loop; what the host does it settles itself. */
+/* Twice a turn of the loop; what the runtime does it settles itself. */
 static void raft_flush(struct order *base)
 {
     if (replica_of(base)->stirred)

@@ -14,8 +14,8 @@
  * (PROBE), and until what the same node submitted before is applied. No clock is trusted for
  * it.
  *
- * Sockets, threads, clocks and forks are the host's (peer.c; the simulator has another one).
- * Loop thread only; after any call the host calls replica_settle(). */
+ * Sockets, threads, clocks and forks are the runtime's (net/runtime.c; the simulator has another).
+ * Loop thread only; after any call the runtime calls replica_settle(). */
 #ifndef BELAY_RAFT_REPLICA_H
 #define BELAY_RAFT_REPLICA_H
 
@@ -71,8 +71,8 @@ struct replica_env {
     void (*fetch)(void *ctx, struct fetch *f);
     /* The disk failed: nothing pending will be answered, the process must end. */
     void (*fatal)(void *ctx, const char *text);
-    /* For a host that wants to know how long commits take (both, or neither): a finer clock, and
-     * what the host is told of an entry that this node has proposed. */
+    /* For a runtime that wants to know how long commits take (both, or neither): a finer clock, and
+     * what the runtime is told of an entry that this node has proposed. */
     uint64_t (*now_ns)(void *ctx);
     void (*committed)(void *ctx, uint64_t ns);
 };
@@ -112,7 +112,7 @@ struct replica_config {
     bool level_manual; /* the level is raised when an operator says so (replica_level.c) */
     bool drains;       /* replica_drained() will be called when this node is removed */
     uint8_t priority;  /* 0..15, 15 never leads; until an operator says otherwise */
-    bool host_writes;  /* when it thinks fit, with replica_write(); else replica_settle()
+    bool env_writes;   /* when it thinks fit, with replica_write(); else replica_settle()
                          does it at once */
 };
 
@@ -133,7 +133,7 @@ void replica_settle(struct replica *o);
 size_t replica_due(const struct replica *o);
 void replica_write(struct replica *o);
 void replica_tick(struct replica *o);
-uint64_t replica_next_ms(const struct replica *o); /* absolute, of host->now_ms */
+uint64_t replica_next_ms(const struct replica *o); /* absolute, of env->now_ms() */
 void replica_written(struct replica *o, struct journal_job *job);
 /* A frame from `node`, which the transport knows to be that one. False, and a line in the log:
  * what it says cannot be true, and the connection should end. */

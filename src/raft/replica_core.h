@@ -101,7 +101,7 @@ struct judged {
     struct machine *state;
 };
 
-/* What is stored by the host's snapshot(). */
+/* What is stored by env->snapshot(). */
 struct snapshot_task {
     struct replica *o;
     bool of_backup; /* all groups (replica_backup.c); of what follows, the name alone counts */
@@ -153,7 +153,7 @@ struct replica_group {
     uint64_t heard_ms;      /* state-machine time, as the last leader said */
     uint64_t heard_term;    /* the term of that leader */
     uint64_t heard_commit;  /* and how far it had committed */
-    uint64_t heard_at;      /* and when, of the host's clock */
+    uint64_t heard_at;      /* and when, of env->now_ms() */
     uint64_t heard_from;    /* that leader; 0: none was heard yet */
     uint64_t mark, mark_ms; /* leader: what was committed, and when */
     uint64_t near_index;    /* and before that: a node that has it is not far behind */

@@ -8,17 +8,11 @@
 
 #include <inttypes.h>
 
-/* Group 0 has accounts, tokens and sessions, and makes and changes namespaces; the shards have
- * the rest, but for what every group takes. */
 static bool is_of_group(const struct replica_group *r, enum op_kind kind)
 {
     BELAY_CHECK(r->group_no < r->o->base.n_groups && kind < OP_KIND_COUNT);
-    bool everywhere =
-        kind == OP_TICK || kind == OP_CANCEL || kind == OP_MESSAGES || kind == OP_TAKEN;
-    bool at_home = (kind >= OP_SESSION_OPEN && kind <= OP_SESSION_CLOSE) ||
-                   kind == OP_SESSION_ENROL || kind == OP_NAMESPACE_CREATE ||
-                   kind == OP_NAMESPACE_UPDATE || op_is_of_account(kind);
-    return r->o->base.n_groups == 1 || everywhere || at_home == (r->group_no == 0);
+    return r->o->base.n_groups == 1 || op_is(kind, KIND_EVERYWHERE) ||
+           op_is(kind, KIND_AT_HOME) == (r->group_no == 0);
 }
 
 /* An op that was asked for at that node. */

@@ -1,4 +1,4 @@
-/* replica_timing.c - how long commits take, for a host that wants to know. */
+/* replica_timing.c - how long commits take, for a runtime that wants to know. */
 #include "raft/replica_core.h"
 
 #include "base/check.h"

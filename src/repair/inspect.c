@@ -130,8 +130,7 @@ static void look_at_identity(struct inspection *in, struct inspect_file *f, stru
     p->has_identity = true;
     p->n_groups = (size_t)groups;
     in->node = node;
-    say(f, INSPECT_SOUND, "node %" PRIu64 ", started %" PRIu64 " times", node,
-        p->identity->run);
+    say(f, INSPECT_SOUND, "node %" PRIu64 ", start number %" PRIu64, node, p->identity->run);
 }
 
 /* --- the journal --- */

@@ -1,4 +1,4 @@
-/* cluster.c - CLUSTER ... and /v1/cluster: who is in, who leads, and changing it. */
+/* cluster.c - CLUSTER ... and /v1/cluster: the members and the leaders, and how to change them. */
 #include "auth/token.h"
 #include "base/mem.h"
 #include "command/command.h"

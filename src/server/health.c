@@ -27,11 +27,11 @@ static void on_looked(uv_fs_t *look)
 void health_second(struct server *s)
 {
     struct health *h = &s->health;
-    if (!s->config->cluster.data || h->looking || h->wait-- > 0)
+    if (!s->config->node.data || h->looking || h->wait-- > 0)
         return;
     h->wait = HEALTH_LOOK_SECONDS;
     h->look.data = s;
-    h->looking = uv_fs_statfs(&s->loop, &h->look, s->config->cluster.data, on_looked) == 0;
+    h->looking = uv_fs_statfs(&s->loop, &h->look, s->config->node.data, on_looked) == 0;
 }
 
 /* --- the lines --- */
@@ -54,7 +54,7 @@ static void put_durable(const struct server *s, struct buf *out)
     int64_t left;
     if (runtime_self(s->runtime, &self))
         buf_printf(out, "node:%s\r\n", self.name);
-    if (host_certificate_expires_s(s->runtime, &left))
+    if (runtime_certificate_expires_s(s->runtime, &left))
         put_seconds(out, "node_certificate_ends_s", left);
     if (runtime_last_writes(s->runtime, &writes)) {
         put(out, "journal_write_median_us", writes.median_us);

@@ -327,7 +327,7 @@ enum login_step login_http(struct conn *c, const struct request *req)
 
 static void reset_path(const struct server *s, struct buf *out)
 {
-    buf_printf(out, "%s/" LOGIN_RESET_FILE, s->config->cluster.data);
+    buf_printf(out, "%s/" LOGIN_RESET_FILE, s->config->node.data);
 }
 
 static void on_reset(struct ask *ask, const struct event *ev)
@@ -348,7 +348,7 @@ static void on_reset(struct ask *ask, const struct event *ev)
 void login_start(struct server *s)
 {
     struct buf path = {0};
-    if (!s->config->cluster.data)
+    if (!s->config->node.data)
         return;
     reset_path(s, &path);
     s->reset_wanted = access(buf_cstr(&path), F_OK) == 0;

@@ -344,7 +344,7 @@ static double written_s(const struct server *s, const char *name)
 {
     struct stat st;
     char path[4096];
-    int n = snprintf(path, sizeof path, "%s/%s", s->config->cluster.data, name);
+    int n = snprintf(path, sizeof path, "%s/%s", s->config->node.data, name);
     if (n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0)
         return 0;
     return (double)st.st_mtim.tv_sec + (double)st.st_mtim.tv_nsec / 1e9;
@@ -436,10 +436,9 @@ static void put_cluster(const struct server *s, struct buf *out)
         metrics_label(out, "belay_clock_rate_ppm", "node", members[i].member.name);
         buf_printf(out, "%" PRId64 "\n", ppm);
     }
-    put_ready(s, out);
     put_disk(s, out);
     int64_t left = 0;
-    if (host_certificate_expires_s(s->runtime, &left))
+    if (runtime_certificate_expires_s(s->runtime, &left))
         gauge(out, "belay_certificate_expiry_seconds",
               "Seconds until this node's certificate ends; 0: it has ended.",
               left > 0 ? (uint64_t)left : 0);
@@ -546,6 +545,7 @@ void metrics_write(const struct server *s, struct buf *out)
     put_certificate(s, out);
     if (s->trail.audit)
         put_audit(s, out);
+    put_ready(s, out);
     if (s->runtime)
         put_cluster(s, out);
     put_accounts(s, s->call.context, out);

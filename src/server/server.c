@@ -111,8 +111,8 @@ static bool has_dirty(const struct server *s)
     return !list_empty(&s->dirty) || !list_empty(&s->left);
 }
 
-/* One of those that were left over, one of this turn: who is answered alone does not wait for
- * thousands who are answered together. */
+/* In turns a connection that was left over and one of this turn: a client that is answered alone
+ * does not wait for thousands that are answered together. */
 static struct conn *next_dirty(struct server *s)
 {
     s->left_next = !s->left_next;
@@ -360,7 +360,7 @@ static void on_reload(uv_signal_t *sig, int number)
     secure_doubt(s);
     trail_reopen(s);
     if (s->runtime)
-        host_reload(s->runtime);
+        runtime_reload(s->runtime);
     notify_reload(s, true);
 }
 
@@ -377,7 +377,7 @@ static void start_handles(struct server *s)
     (void)uv_check_start(&s->check, on_check);
     (void)uv_signal_start(&s->sigterm, on_signal, SIGTERM);
     (void)uv_signal_start(&s->sigint, on_signal, SIGINT);
-    if (s->config->cluster.tls.cert || s->tls.context || s->trail.audit || s->config->reload)
+    if (s->config->node.tls.cert || s->tls.context || s->trail.audit || s->config->reload)
         (void)uv_signal_start(&s->sighup, on_reload, SIGHUP);
 }
 
@@ -385,8 +385,7 @@ static void start_handles(struct server *s)
  */
 static bool open_order(struct server *s, struct order **ret)
 {
-    const struct server_cluster *c = &s->config->cluster;
-    if (!c->data) {
+    if (!s->config->node.data) {
         *ret = order_memory_open();
         return true;
     }
@@ -396,22 +395,10 @@ static bool open_order(struct server *s, struct order **ret)
     if (access_parse_listen(s->config->listen[0], &addr, &why))
         access_format((struct sockaddr *)&addr, s->address, sizeof s->address);
     struct runtime_config config = {.loop = &s->loop,
-                                    .data = c->data,
-                                    .node = c->node,
-                                    .peers = c->peers,
-                                    .peer_listen = c->peer_listen,
+                                    .node = s->config->node,
                                     .listen = s->address,
-                                    .join = c->join,
-                                    .shards = c->shards,
-                                    .priority = c->priority,
-                                    .level_manual = c->level_manual,
-                                    .silence_ms = c->silence_ms,
-                                    .segment_bytes = c->segment_bytes,
-                                    .snapshot_bytes = c->snapshot_bytes,
-                                    .fast_failover = c->fast_failover,
                                     .insecure = s->config->insecure,
                                     .peer_bytes = budget_share(&s->budget, BUDGET_PEERS),
-                                    .tls = c->peer_listen ? c->tls : (struct tls_files){0},
                                     .removed = on_removed,
                                     .ctx = s};
     return runtime_open(&config, &s->runtime, ret) == BELAY_OK;

@@ -2,7 +2,7 @@
 #ifndef BELAY_SERVER_SERVER_H
 #define BELAY_SERVER_SERVER_H
 
-#include "tls/tls.h"
+#include "net/node_options.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,18 +75,7 @@ struct server_config {
     } limits;
     double trust_decay; /* of the norm of calls, in trust_period_ms; 0: trust.h's defaults */
     uint64_t trust_period_ms;
-    struct server_cluster { /* data NULL: nothing on disk */
-        const char *data, *node, *peers, *peer_listen;
-        struct tls_files tls; /* all, or none: nodes speak plain text */
-        const char *join;     /* not NULL: waits to be added, as CLUSTER ADD answered */
-        size_t shards;        /* 0: what is there, or the default */
-        uint64_t
-            silence_ms; /* of a node, until the clients that wait there leave; 0: the default */
-        uint64_t segment_bytes, snapshot_bytes; /* of the journal; 0: the default */
-        uint8_t priority;
-        bool fast_failover;
-        bool level_manual; /* an operator raises the level */
-    } cluster;
+    struct node_options node;
     struct tls_files tls;          /* for clients; cert NULL: plain text only */
     const char *postgres, *schema; /* of the queue; postgres NULL: none */
     uint64_t slow_ms;              /* requests that take longer are logged; 0: none */

@@ -173,7 +173,7 @@ static bool is_operators(const struct command *command)
 static void fill_what(const struct call *call, struct trail_note *n)
 {
     const struct args *args = &call->args;
-    bool of_account = call->kind != CALL_REPLY && op_is_of_account(call->op.kind);
+    bool of_account = call->kind != CALL_REPLY && op_is(call->op.kind, KIND_OF_ACCOUNT);
     bool of_node = call->action == ACTION_CLUSTER;
     bool of_queue = args_has(args, P_QUEUE);
     bool of_log = call->action == ACTION_LOG_LEVEL;

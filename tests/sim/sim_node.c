@@ -48,7 +48,7 @@ struct group *sim_group(const struct sim_node *n, size_t group)
 
 /* --- the host --- */
 
-static uint64_t host_now(void *ctx)
+static uint64_t env_now(void *ctx)
 {
     return sim_node_clock(ctx);
 }
@@ -61,7 +61,7 @@ static uint64_t lease_now(void *ctx)
     return n->w->options->canaries & CANARY_NO_MARGIN ? now + now / 1000 : now;
 }
 
-static void host_write(void *ctx, struct journal_job *job)
+static void env_write(void *ctx, struct journal_job *job)
 {
     struct sim_node *n = ctx;
     struct sim_world *w = n->w;
@@ -94,7 +94,7 @@ static void lie(struct sim_world *w, struct buf *frame)
             (char)(1 + sim_random(w, 255));
 }
 
-static void host_send(void *ctx, uint64_t to, struct slice frame)
+static void env_send(void *ctx, uint64_t to, struct slice frame)
 {
     struct sim_node *n = ctx;
     struct sim_world *w = n->w;
@@ -116,7 +116,7 @@ static void host_send(void *ctx, uint64_t to, struct slice frame)
     }
 }
 
-static void host_snapshot(void *ctx, struct snapshot_task *task)
+static void env_snapshot(void *ctx, struct snapshot_task *task)
 {
     struct sim_node *n = ctx;
     struct sim_world *w = n->w;
@@ -130,7 +130,7 @@ static void host_snapshot(void *ctx, struct snapshot_task *task)
     sim_post(w, 1 + sim_random(w, most), EV_SNAPSHOT, n->id)->life = n->life;
 }
 
-static void host_fetch(void *ctx, struct fetch *f)
+static void env_fetch(void *ctx, struct fetch *f)
 {
     struct sim_node *n = ctx;
     struct sim_world *w = n->w;
@@ -154,7 +154,7 @@ static bool learns_to_be_too_old(struct sim_node *n, const char *text)
     return so;
 }
 
-static void host_fatal(void *ctx, const char *text)
+static void env_fatal(void *ctx, const char *text)
 {
     struct sim_node *n = ctx;
     n->dying = true;
@@ -166,12 +166,12 @@ static void host_fatal(void *ctx, const char *text)
         sim_wrong(n->w, "stop", "node %" PRIu64 ": %s", n->id, text);
 }
 
-static const struct replica_env host = {.now_ms = host_now,
-                                        .write = host_write,
-                                        .send = host_send,
-                                        .snapshot = host_snapshot,
-                                        .fetch = host_fetch,
-                                        .fatal = host_fatal};
+static const struct replica_env host = {.now_ms = env_now,
+                                        .write = env_write,
+                                        .send = env_send,
+                                        .snapshot = env_snapshot,
+                                        .fetch = env_fetch,
+                                        .fatal = env_fatal};
 
 /* --- life --- */
 

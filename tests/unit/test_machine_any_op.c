@@ -103,7 +103,7 @@ static bool is_of_group(const struct op *op, unsigned group)
                       op->kind == OP_TAKEN || op->kind == OP_NODE;
     bool at_home = (op->kind >= OP_SESSION_OPEN && op->kind <= OP_SESSION_CLOSE) ||
                    op->kind == OP_SESSION_ENROL || op->kind == OP_NAMESPACE_CREATE ||
-                   op->kind == OP_NAMESPACE_UPDATE || op_is_of_account(op->kind);
+                   op->kind == OP_NAMESPACE_UPDATE || op_is(op->kind, KIND_OF_ACCOUNT);
     return group == GROUPS || everywhere || at_home == (group == 0);
 }
 

@@ -432,10 +432,10 @@ static void what_makes_no_sense_is_refused(void **state)
     (void)state;
     transcript((const char *const[]){
         "0 acquire db                       -> invalid: owner is empty",
-        "0 acquire db ann quiet=5           -> invalid: quiet needs policy timed",
-        "0 acquire db ann shared soft       -> invalid: a policy needs mode exclusive",
-        "0 acquire db ann timed=10 wait=9   -> invalid: policy timed needs quiet, and a wait that is not shorter",
-        "0 acquire db ann timed=0 wait=9    -> invalid: policy timed needs quiet, and a wait that is not shorter",
+        "0 acquire db ann quiet=5           -> invalid: QUIET belongs to POLICY timed",
+        "0 acquire db ann shared soft       -> invalid: POLICY soft and timed are for exclusive locks",
+        "0 acquire db ann timed=10 wait=9   -> invalid: POLICY timed needs WAIT of at least its quiet time",
+        "0 acquire db ann timed=0 wait=9    -> invalid: POLICY timed needs its quiet time: POLICY timed ms",
         "0 release db                       -> invalid: a fence or an owner is needed",
         "0 renew db                         -> invalid: a fence or an owner is needed",
         "0 body db                          -> invalid: a fence or an owner is needed",

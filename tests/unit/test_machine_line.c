@@ -146,7 +146,7 @@ static void a_timed_writer_that_never_finds_quiet_times_out(void **state)
         "14 acquire db cy shared ttl=3              -> (expired bob #2 ttl), granted cy #3 3ms",
         "19 tick                                    -> (expired cy #3 ttl on db)",
         "20 tick                                    -> timeout ann ticket=1 waited=20 on db @1",
-        "21 acquire db di timed=10 wait=9           -> invalid: policy timed needs quiet, and a wait that is not shorter",
+        "21 acquire db di timed=10 wait=9           -> invalid: POLICY timed needs WAIT of at least its quiet time",
         NULL,
     });
 }

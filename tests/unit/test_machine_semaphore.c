@@ -114,7 +114,7 @@ static void permits_must_make_sense(void **state)
         "0 acquire pool ann 4/3 ttl=100                   -> invalid: permits are more than of",
         "0 acquire pool ann 1/1000001 ttl=100             -> invalid: of is over 1000000",
         "0 acquire pool ann 1000000/1000000 ttl=100       -> granted ann #1 n=1000000 100ms",
-        "0 acquire pool bob 1/1000000 soft ttl=100 wait=5 -> invalid: a policy needs mode exclusive",
+        "0 acquire pool bob 1/1000000 soft ttl=100 wait=5 -> invalid: POLICY soft and timed are for exclusive locks",
         NULL,
     });
 }

@@ -128,8 +128,9 @@ static void put_lines(struct doctor *d, struct buf *out)
     if (n && d->n_seen)
         buf_put_byte(out, '\n');
     if (d->write_us)
-        buf_printf(out, "A write takes %.2f ms; the slowest of some took %.2f ms.\n",
-                   (double)d->write_us / 1e3, (double)d->write_slowest_us / 1e3);
+        buf_printf(
+            out, "Half of the writes to the disk took %.2f ms or less, the slowest %.2f ms.\n",
+            (double)d->write_us / 1e3, (double)d->write_slowest_us / 1e3);
     if (!d->n_seen)
         return;
     buf_put_str(out, "Looked at ");
