@@ -266,8 +266,7 @@ static void read_http(struct call *c, struct request *req)
 {
     struct reply *fail = NULL;
     size_t n_query = req->n_fields;
-    c->args.have = 0;
-    c->args.n_rest = 0;
+    args_clear(&c->args);
     c->command = route_find(req, c->arena, &c->args, &fail);
     BELAY_CHECK(c->command || fail); /* a command, or why there is none */
     if (c->command && is_stranger(c))

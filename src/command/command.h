@@ -48,11 +48,12 @@ enum need {
     NEED_READ,    /* the verb, for every name in it */
     NEED_LOCK,
     NEED_BREAK,
-    NEED_ADMIN,     /* for the namespace, or the queue */
-    NEED_READ_ALL,  /* for the whole namespace */
-    NEED_READ_SOME, /* somewhere in the namespace; what is shown is what it may read */
-    NEED_LOCK_SOME, /* anywhere */
-    NEED_EACH,      /* TXN: read for what it looks at, lock for what it changes */
+    NEED_ADMIN,      /* for the namespace, or the queue */
+    NEED_READ_ALL,   /* for the whole namespace */
+    NEED_READ_SOME,  /* somewhere in the namespace; what is shown is what it may read */
+    NEED_READ_NAMED, /* somewhere in the namespace, if one is named; else any token */
+    NEED_LOCK_SOME,  /* anywhere */
+    NEED_EACH,       /* TXN: read for what it looks at, lock for what it changes */
     NEED_CLUSTER,
     NEED_ACCOUNTS,
 };
@@ -65,7 +66,9 @@ enum action {
     ACTION_HELLO, /* number: RESP version, 0: as it is; text: name or empty; with a secret:
                      LOGIN */
     ACTION_USE,   /* text: namespace */
-    ACTION_WATCH, /* text: prefix; number: first event wanted, 0: from now on */
+    ACTION_WATCH, /* text: prefix; number: first event wanted, 0: from now on; op.ns: empty: all;
+                     kinds: bits of enum event_kind, 0: all */
+    ACTION_HISTORY, /* op.ns, op.name, op.limit */
     ACTION_UNWATCH,
     ACTION_QUIT,
     ACTION_RESET,
@@ -83,6 +86,7 @@ enum action {
     ACTION_AUTH_INIT, /* the op makes the first token, if it may: only from this machine */
     ACTION_WHOAMI,
     ACTION_LOG_LEVEL, /* number: enum log_level */
+    ACTION_FIND,      /* op: OP_FIND; text: the one namespace to look in */
 };
 
 /* How the answer shall look; kept while the asker waits, so it is small. */
@@ -149,6 +153,7 @@ struct call {
     struct slice text, peer;
     struct slice secret; /* of a new token, for its answer alone; LOGIN: to be checked */
     uint64_t number;
+    uint64_t kinds;        /* WATCH */
     uint64_t min_uptime_s; /* TXN: what the node must be able to say of itself */
     double min_trust;
 };

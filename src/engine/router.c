@@ -75,7 +75,8 @@ size_t router_route(struct engine *e, struct op *op)
     if (n_groups(e) == 1)
         return 0;
     bool of_session = op->kind >= OP_SESSION_OPEN && op->kind <= OP_SESSION_CLOSE;
-    of_session |= op->kind == OP_SESSION_SHOW || op->kind == OP_SESSION_LIST;
+    of_session |= op->kind == OP_SESSION_SHOW || op->kind == OP_SESSION_LIST ||
+                  op->kind == OP_SESSION_ITEMS;
     bool of_namespaces = op->kind == OP_NAMESPACE_CREATE || op->kind == OP_NAMESPACE_UPDATE ||
                          op->kind == OP_NAMESPACE_SHOW || op->kind == OP_NAMESPACE_LIST;
     bool of_accounts = op_is_of_account(op->kind);
@@ -475,7 +476,10 @@ void router_fill(struct engine *e, const struct op *op)
     if (n_groups(e) < 2)
         return;
     for (size_t i = 0; i < e->fx.n; i++) {
-        const struct event *ev = &e->fx.events[i];
+        struct event *ev = &e->fx.events[i];
+        for (unsigned g = 1; ev->items && g < n_groups(e); g++)
+            if (ev->position >> (g - 1) & 1)
+                machine_add_items(machine_of(e, g), op, ev, &e->fx);
         for (size_t row = 0; ev->sessions && row < ev->n_rows; row++)
             for (unsigned g = 1; g < n_groups(e); g++)
                 if (ev->sessions[row].enrolled >> (g - 1) & 1)

@@ -119,8 +119,12 @@ enum {
     X(TABLE_SHOW, "table-show")     /* the variables of one table, oldest first */             \
     X(ACCOUNT_SHOW, "account-show") /* of `account`; empty: the asker's own */                 \
     X(ACCOUNT_LIST, "account-list")                                                            \
-    X(TOKEN_LIST, "token-list") /* of `account` */                                             \
-    X(LOGIN, "login")           /* name: id, owner: sum, wall_ms: now */
+    X(TOKEN_LIST, "token-list")       /* of `account` */                                       \
+    X(LOGIN, "login")                 /* name: id, owner: sum, wall_ms: now */                 \
+    X(FIND, "find")                   /* locks by what they are: struct found_row */           \
+    X(HOLDERS, "holders")             /* of one lock, behind the fence `fence` */              \
+    X(WAITERS, "waiters")             /* of one lock, behind the ticket `fence` */             \
+    X(SESSION_ITEMS, "session-items") /* of kind `mode`; behind number `fence` in `target` */
 
 enum op_kind {
 #define X(id, word) OP_##id,
@@ -129,6 +133,10 @@ enum op_kind {
         OP_KIND_COUNT
 };
 
+enum item_kind { ITEM_HOLD, ITEM_WAIT, ITEM_VARIABLE };
+/* FIND: the first are those held for longest, with the longest line, with the longest wait, and
+ * those whose end is next. A lock with many holders counts by the one with the lowest fence. */
+enum lock_sort { SORT_NAME, SORT_AGE, SORT_WAITERS, SORT_WAITED, SORT_EXPIRES, SORT_COUNT };
 enum lock_mode { MODE_NONE, MODE_EXCLUSIVE, MODE_SHARED, MODE_SEMAPHORE };
 enum lock_policy { POLICY_HARD, POLICY_SOFT, POLICY_TIMED };
 
@@ -163,7 +171,9 @@ enum op_flag {
  * `target` is the asker (CANCEL), the connection (ATTACH, DETACH), a group (NAMESPACE_CREATE,
  * ENROL, MESSAGES, TAKEN), the level (LEVEL) or a number of a run (NODE). `more` names are taken
  * by ACQUIRE without waiting, RELEASE and RENEW. A TOKEN_CREATE that is a message has `token`
- * and `rights`. */
+ * and `rights`. FIND has what the lock must be: `owner` and `session` of one who holds it or
+ * waits for it, `target` (1 + enum lock_state), `number` (held for so many ms at least), `permits`
+ * (so many waiters at least); and `fence` is enum lock_sort. */
 #define OP_FIELD_MAP(X)                                                                        \
     X(u64, now_ms) /* state-machine time, stamped by the engine */                             \
     X(u64, asker)  /* who gets the answer; 0: nobody */                                        \

@@ -289,12 +289,29 @@ static void on_answer(struct ask *ask, const struct event *ev)
     conn_report(c);
 }
 
+static bool is_page(enum op_kind op)
+{
+    return op == OP_LIST || op == OP_SESSION_LIST || op == OP_NAMESPACE_LIST ||
+           op == OP_TABLE_LIST || op == OP_TABLE_SHOW || op == OP_FIND || op == OP_HOLDERS ||
+           op == OP_WAITERS || op == OP_SESSION_ITEMS;
+}
+
+/* A page is long: room is kept for it before it is there. */
+static void expect_page(struct pending_reply *p, enum op_kind op)
+{
+    if (!is_page(op))
+        return;
+    p->expected = LIMIT_LIST_BYTES;
+    conn_expect(p->conn, 0, p->expected);
+}
+
 struct pending_reply *pipeline_defer(struct conn *c, const struct call *call, bool close,
                                      void (*forget)(struct pending_reply *p))
 {
     struct pending_reply *p = pending_new(c, call->manner, close);
     p->forget = forget;
     p->note = take_note(c->server);
+    expect_page(p, call->op.kind);
     c->server->acting = false;
     enqueue(c, p);
     return p;
@@ -437,26 +454,12 @@ struct answer_standing server_standing(struct server *s)
                                     .norm = round(s->trust.norm * 1000) / 1000};
 }
 
-static bool is_page(enum op_kind op)
-{
-    return op == OP_LIST || op == OP_SESSION_LIST || op == OP_NAMESPACE_LIST ||
-           op == OP_TABLE_LIST || op == OP_TABLE_SHOW;
-}
-
-/* A page is long: room is kept for it before it is there. */
-static void expect_page(struct pending_reply *p, enum op_kind op)
-{
-    if (!is_page(op))
-        return;
-    p->expected = LIMIT_LIST_BYTES;
-    conn_expect(p->conn, 0, p->expected);
-}
-
 /* NULL: there is memory for it. */
 static const char *no_room(const struct server *s, const struct call *call)
 {
     const struct budget *b = &s->budget;
-    bool is_long = call->kind == CALL_OP && (is_page(call->op.kind) || call->op.kind == OP_TXN);
+    bool is_long =
+        call->kind != CALL_REPLY && (is_page(call->op.kind) || call->op.kind == OP_TXN);
     if (budget_is_full(b, BUDGET_STATE) && budget_is_growth(call))
         return "this server has no memory left for new things (--max-memory)";
     size_t unread = budget_used(b, BUDGET_OUTPUT) + s->expected;

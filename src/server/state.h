@@ -108,6 +108,7 @@ struct server {
     struct list timed;   /* have a deadline */
     struct list turns;   /* in the order in which they are asked to make room for others */
     struct list woken;   /* watchers that have news to read */
+    struct list finding; /* struct find: reads that have a step to do */
     struct list sliced;  /* have used up their slice of the turn, and have more to ask */
     struct list late;    /* have come when the turn was over, and have had none */
     bool late_next;      /* of these two */
@@ -182,6 +183,7 @@ struct pending_reply {
     void (*forget)(struct pending_reply *p); /* not the engine's: how to call it off */
     struct gateway_call *remote;             /* of forget(): what to call off */
     struct admin_call *wish;
+    struct find *find;
     struct backup_piece *piece;
     uint64_t backup_id;
     struct trail_note *note; /* for the audit log; NULL: none */
@@ -197,6 +199,7 @@ struct pending_reply {
 
 struct attached;
 struct backup_piece;
+struct find;
 struct token_share;
 struct watch;
 
@@ -401,9 +404,14 @@ void slow_look(struct conn *c, const struct pending_reply *p, const struct event
  * line. */
 uint64_t slow_ns(uint64_t taken_ns, uint64_t line_ms);
 
+/* find.c - reads in many steps */
+void find_run(struct conn *c, const struct call *call, bool close);
+void find_go_on(struct server *s); /* a slice for them */
+
 /* watch.c */
 void watch_open(struct conn *c, const struct call *call);
 void watch_close(struct conn *c);
+void watch_history(struct conn *c, const struct call *call, bool close);
 /* Puts what is new into c->out, a bounded piece of it. True: there is more, write first. */
 bool watch_pump(struct conn *c);
 void watch_done(struct server *s);
