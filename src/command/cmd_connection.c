@@ -392,6 +392,11 @@ void cmd_readyz(struct call *c)
     call_act(c, ACTION_READY);
 }
 
+void cmd_stats(struct call *c)
+{
+    call_act(c, ACTION_STATS);
+}
+
 void cmd_metrics(struct call *c)
 {
     call_act(c, ACTION_METRICS);

@@ -78,6 +78,7 @@ enum action {
     ACTION_INFO,
     ACTION_READY,
     ACTION_METRICS,
+    ACTION_STATS,
     ACTION_CLUSTER,    /* its command says what; text: node, peer: its address, number */
     ACTION_QUEUE_PUSH, /* the arguments are in the call */
     ACTION_QUEUE_LIST,

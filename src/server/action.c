@@ -185,6 +185,8 @@ static void page(struct conn *c, const struct call *call, bool close)
         text_page(c, false, NULL, metrics_info);
     else if (call->action == ACTION_METRICS)
         text_page(c, close, "text/plain; version=0.0.4; charset=utf-8", metrics_write);
+    else if (call->action == ACTION_STATS)
+        stats_run(c, call, close);
     else
         ready(c, close);
 }
@@ -214,10 +216,8 @@ void action_run(struct conn *c, struct call *call, bool close)
         reply_ok(c);
         break;
     case ACTION_WATCH:
-        watch_open(c, call);
-        break;
     case ACTION_HISTORY:
-        watch_history(c, call, close);
+        watch_run(c, call, close);
         break;
     case ACTION_UNWATCH:
         watch_close(c);
@@ -241,6 +241,7 @@ void action_run(struct conn *c, struct call *call, bool close)
         break;
     case ACTION_INFO:
     case ACTION_METRICS:
+    case ACTION_STATS:
     case ACTION_READY:
         page(c, call, close);
         break;

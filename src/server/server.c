@@ -228,6 +228,7 @@ static void on_second(uv_timer_t *timer)
     say_ready(s, now);
     notify_second(s);
     health_second(s);
+    stats_second(s);
     budget_tend();
     if (s->runtime) {
         size_t bytes = runtime_peer_bytes(s->runtime);

@@ -25,6 +25,7 @@
 #include "server/health.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "server/stats.h"
 #include "server/trail.h"
 #include "server/trust.h"
 #include "tls/own.h"
@@ -150,6 +151,7 @@ struct server {
     struct watcher counter;  /* counts news */
     struct news_bytes *news; /* what watch.c has encoded, for the next watcher */
     struct metrics metrics;
+    struct stats stats;
     struct trust trust;
     struct trail trail; /* the audit log */
     struct notify notify;
@@ -409,9 +411,8 @@ void find_run(struct conn *c, const struct call *call, bool close);
 void find_go_on(struct server *s); /* a slice for them */
 
 /* watch.c */
-void watch_open(struct conn *c, const struct call *call);
+void watch_run(struct conn *c, const struct call *call, bool close);
 void watch_close(struct conn *c);
-void watch_history(struct conn *c, const struct call *call, bool close);
 /* Puts what is new into c->out, a bounded piece of it. True: there is more, write first. */
 bool watch_pump(struct conn *c);
 void watch_done(struct server *s);

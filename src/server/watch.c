@@ -63,7 +63,7 @@ static void refuse(struct conn *c, enum belay_err err, const char *what)
     pipeline_reply(c, reply_error(&c->server->request_arena, err, "%s", what), c->closing_in);
 }
 
-void watch_open(struct conn *c, const struct call *call)
+static void watch_open(struct conn *c, const struct call *call)
 {
     struct server *s = c->server;
     const struct event *ev;
@@ -246,7 +246,7 @@ void watch_heartbeat(struct conn *c, uint64_t now_ms)
 }
 
 /* The newest first are looked for, the oldest first are shown. The feed is small: one go. */
-void watch_history(struct conn *c, const struct call *call, bool close)
+static void show_history(struct conn *c, const struct call *call, bool close)
 {
     struct feed *feed = c->server->feed;
     struct arena *a = &c->server->request_arena;
@@ -274,4 +274,12 @@ void watch_history(struct conn *c, const struct call *call, bool close)
     else
         reply_null(a, r, "since_time_ms");
     pipeline_reply(c, r, close);
+}
+
+void watch_run(struct conn *c, const struct call *call, bool close)
+{
+    if (call->action == ACTION_HISTORY)
+        show_history(c, call, close);
+    else
+        watch_open(c, call);
 }

@@ -127,6 +127,7 @@ static const struct {
     {"/home", '-'},
     {"/healthz", '-'},
     {"/readyz", '-'},
+    {"/stats", '*'},
     {"/metrics", '*'},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
