@@ -325,7 +325,7 @@ static struct reply *rows_of(const struct event *ev, struct manner manner, struc
         return session_map(a, NULL, &ev->sessions[0]);
     if (op == OP_NAMESPACE_SHOW)
         return namespace_map(a, NULL, &ev->namespaces[0], ev->at_ms);
-    return lock_map(a, NULL, &ev->locks[0]);
+    return flag(lock_map(a, NULL, &ev->locks[0]), REPLY_TAGGED);
 }
 
 /* A stale one says for how long it may have been so. */

@@ -345,6 +345,7 @@ static void take_over(struct server *s, const struct server_config *now)
     s->own_config.max_requests_per_token = now->max_requests_per_token;
     s->own_config.max_connections_per_token = now->max_connections_per_token;
     s->own_config.hosts = now->hosts;
+    s->own_config.origins = now->origins;
     throttle_reload(s);
     listen_accept_more(s);
 }
@@ -501,6 +502,7 @@ enum server_end server_run(const struct server_config *config)
     s->read_mem = mem_alloc(SERVER_READ_BYTES);
     s->armed_at_ms = s->keep_at_ms = UINT64_MAX;
     s->said_word = "";
+    BELAY_CHECK(getrandom(&s->tag_key, sizeof s->tag_key, 0) == (ssize_t)sizeof s->tag_key);
     list_init(&s->conns);
     list_init(&s->dirty);
     list_init(&s->left);

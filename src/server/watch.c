@@ -47,7 +47,8 @@ static void open_stream(struct conn *c)
 {
     c->closing_in = false;
     conn_use_out(c);
-    http_write_stream_head(&c->out, slow_id(c));
+    struct reply_form form = {.web = c->web};
+    http_write_stream_head(&c->out, web_manner(c, form, slow_id(c)));
     conn_dirty(c);
 }
 
