@@ -166,6 +166,44 @@ void args_usage(const struct params *ps, struct buf *out)
                    infos[*p].shown[0] ? " " : "", infos[*p].shown);
 }
 
+const char *args_member(enum param p)
+{
+    return infos[p].member;
+}
+
+void args_schema(enum param p, struct buf *out)
+{
+    const struct param_info *info = &infos[p];
+    const char *comma = "";
+    switch (info->type) {
+    case BYTES:
+        buf_printf(out, "{\"type\":\"string\",\"minLength\":%llu,\"maxLength\":%llu}",
+                   (unsigned long long)info->min, (unsigned long long)info->max);
+        break;
+    case INT:
+        buf_printf(out, "{\"type\":\"integer\",\"minimum\":%llu,\"maximum\":%llu}",
+                   (unsigned long long)info->min, (unsigned long long)info->max);
+        break;
+    case WORD:
+        buf_put_str(out, "{\"type\":\"string\",\"enum\":[");
+        for (size_t i = 0; i < sizeof words_of / sizeof *words_of; i++)
+            if (words_of[i].param == p) {
+                buf_printf(out, "%s\"%s\"", comma, words_of[i].word.data);
+                comma = ",";
+            }
+        buf_put_str(out, "]}");
+        break;
+    case FLAG:
+    case OFF:
+        buf_put_str(out, "{\"type\":\"boolean\"}");
+        break;
+    case HOLD:
+    case REST:
+        buf_put_str(out, "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}");
+        break;
+    }
+}
+
 /* fence | OWNER owner: one word or two; returns how many, 0: *ret_fail says why. */
 static size_t set_hold(const struct slice *words, size_t n, struct arena *a, struct args *ret,
                        struct reply **ret_fail)

@@ -81,6 +81,10 @@ bool args_takes(const struct params *ps, enum param p);
 /* The parameter with that name in a path template ("ns"), among those of `ps` first. */
 enum param args_param_of_path(const struct params *ps, struct slice name);
 
+/* Its name in JSON, in a query and in a path; and its values as a JSON schema. */
+const char *args_member(enum param p);
+void args_schema(enum param p, struct buf *out);
+
 /* "name owner [MODE exclusive|shared] [TTL ms]" */
 void args_usage(const struct params *ps, struct buf *out);
 

@@ -2,6 +2,7 @@
  * connect. */
 #include "base/log.h"
 #include "command/command.h"
+#include "command/openapi.h"
 #include "machine/event.h"
 
 #include <assert.h>
@@ -390,6 +391,17 @@ void cmd_healthz(struct call *c)
 void cmd_readyz(struct call *c)
 {
     call_act(c, ACTION_READY);
+}
+
+void cmd_openapi(struct call *c)
+{
+    struct buf text = {0};
+    openapi_write(&text);
+    struct reply *r = reply_new(c->arena, REPLY_PLAIN);
+    r->text = arena_copy(c->arena, buf_slice(&text));
+    r->media = "application/json";
+    call_answer(c, r);
+    buf_done(&text);
 }
 
 void cmd_stats(struct call *c)

@@ -311,7 +311,7 @@ void command_read(struct request *req, const struct context *context, struct are
         ret->manner.command = (uint8_t)(ret->command - table); /* also of one that is wrong */
 }
 
-static const char *group_of(const struct command *cmd)
+const char *command_group(const struct command *cmd)
 {
     if (cmd->flags & CMD_REDIS)
         return "The Redis lock recipes";
@@ -362,8 +362,8 @@ void command_write_docs(struct buf *out)
 {
     const char *group = "";
     for (size_t i = 0; i < COMMAND_COUNT_ALL; i++) {
-        if (strcmp(group, group_of(&table[i])) != 0) {
-            group = group_of(&table[i]);
+        if (strcmp(group, command_group(&table[i])) != 0) {
+            group = command_group(&table[i]);
             buf_printf(out, "\n### %s\n\n| RESP | HTTP | what it does |\n|---|---|---|\n",
                        group);
         }

@@ -168,6 +168,8 @@ void command_read(struct request *req, const struct context *context, struct are
 const struct command *command_get(enum command_id id);
 const struct command *command_find(struct slice name); /* "session open", any case; or NULL */
 
+const char *command_group(const struct command *cmd); /* "The connection" */
+
 /* Markdown for PROTOCOL.md: every command with its usage, route and summary. */
 void command_write_docs(struct buf *out);
 

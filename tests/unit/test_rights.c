@@ -128,6 +128,7 @@ static const struct {
     {"/healthz", '-'},
     {"/readyz", '-'},
     {"/stats", '*'},
+    {"/openapi", '*'},
     {"/metrics", '*'},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
