@@ -138,6 +138,7 @@ $(OUT)/%.o: %.c $(FLAGS)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 $(OUT)/src/queue/schema.o: src/queue/schema.sql
+$(OUT)/src/command/openapi.o: src/command/schemas.json
 
 # `belay version --json` names the commit; without a repository of our own it is not known.
 COMMIT := $(if $(wildcard .git),$(shell git rev-parse HEAD 2>/dev/null))

@@ -96,3 +96,15 @@ size_t rank_of(const struct rank_node *n)
             rank += 1 + count_of(n->up->left);
     return rank;
 }
+
+struct rank_node *rank_first(const struct rank *r,
+                             bool (*is_behind)(struct rank_node *n, uint64_t key), uint64_t key)
+{
+    struct rank_node *found = NULL;
+    for (struct rank_node *n = r->root; n;) {
+        bool behind = is_behind(n, key);
+        found = behind ? n : found;
+        n = behind ? n->left : n->right;
+    }
+    return found;
+}

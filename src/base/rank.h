@@ -7,6 +7,7 @@
 #ifndef BELAY_BASE_RANK_H
 #define BELAY_BASE_RANK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,4 +26,8 @@ void rank_push_back(struct rank *r, struct rank_node *n, uint64_t number);
 void rank_push_front(struct rank *r, struct rank_node *n, uint64_t number);
 void rank_remove(struct rank *r, struct rank_node *n); /* it must be in there */
 size_t rank_of(const struct rank_node *n);             /* 1: first */
+/* The first that is behind, NULL: none is. From one that is behind on, all must be. */
+struct rank_node *rank_first(const struct rank *r,
+                             bool (*is_behind)(struct rank_node *n, uint64_t key),
+                             uint64_t key);
 #endif

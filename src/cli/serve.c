@@ -173,6 +173,23 @@ static int check_socket(const struct cli *c)
     return CLI_OK;
 }
 
+/* As a browser writes them: scheme and host, perhaps a port. */
+static int check_origins(const struct cli *c)
+{
+    size_t n;
+    const char *const *origins = cli_texts(c, "cors", &n);
+    for (size_t i = 0; i < n; i++) {
+        const char *host = strstr(origins[i], "://");
+        bool known =
+            strncmp(origins[i], "https://", 8) == 0 || strncmp(origins[i], "http://", 7) == 0;
+        bool plain = host && host[3] && host[3 + strcspn(host + 3, "/?#@*, \t\r\n")] == '\0';
+        if (!known || !plain)
+            return config_usage(c, "cors", "%s: must be like https://ops.example:8443",
+                                origins[i]);
+    }
+    return CLI_OK;
+}
+
 static int check_log(const struct cli *c)
 {
     enum log_level level;
@@ -223,6 +240,8 @@ static int check(const struct cli *c)
         code = check_listen(c);
     if (code == CLI_OK)
         code = check_socket(c);
+    if (code == CLI_OK)
+        code = check_origins(c);
     return code == CLI_OK ? check_rest(c) : code;
 }
 
@@ -247,7 +266,7 @@ static struct node_options read_node(const struct cli *c)
 static struct server_config read_config(const struct cli *c)
 {
     static const char *const listen_default[] = {"127.0.0.1:7117", NULL};
-    size_t n_listen, n_hosts, n_users;
+    size_t n_listen, n_hosts, n_users, n_origins;
     const char *const *listen = cli_texts(c, "listen", &n_listen);
     return (struct server_config){
         .listen = n_listen ? listen : listen_default,
@@ -271,6 +290,7 @@ static struct server_config read_config(const struct cli *c)
         .audit = cli_text(c, "audit", NULL),
         .audit_required = cli_given(c, "audit-required"),
         .hosts = cli_texts(c, "host", &n_hosts),
+        .origins = cli_texts(c, "cors", &n_origins),
         .on_listening = on_listening,
     };
 }
@@ -291,6 +311,7 @@ static bool may_change(const char *name)
                                         "log-format",
                                         "slow",
                                         "host",
+                                        "cors",
                                         "max-connections",
                                         "max-connections-per-address",
                                         "head-timeout",
@@ -455,6 +476,8 @@ static const struct cli_option serve_options[] = {
      "refuse operators' commands that cannot be written to the audit log"},
     {"host", 0, CLI_TEXTS, "NAME",
      "another name of this server that web pages may use; repeatable"},
+    {"cors", 0, CLI_TEXTS, "ORIGIN",
+     "pages from here may ask this server too: https://ops.example; repeatable"},
     {"max-memory", 0, CLI_SIZE, "SIZE",
      "above it new things are refused with OVERLOADED (three fifths of the machine's)"},
     {"max-connections", 0, CLI_NUMBER, "N", "connections at once (10000)"},

@@ -32,7 +32,7 @@ static void put_session(struct arena *a, struct reply *map, struct slice session
         reply_null(a, map, "session");
 }
 
-static void put_holder(struct arena *a, struct reply *list, const struct holder_row *h)
+void answer_holder(struct arena *a, struct reply *list, const struct holder_row *h)
 {
     struct reply *m = reply_map(a, list, NULL);
     reply_text(a, m, "owner", h->owner);
@@ -49,7 +49,7 @@ static void put_holder(struct arena *a, struct reply *list, const struct holder_
     reply_bool(a, m, "overdue", h->overdue);
 }
 
-static void put_waiter(struct arena *a, struct reply *list, const struct waiter_row *w)
+void answer_waiter(struct arena *a, struct reply *list, const struct waiter_row *w)
 {
     struct reply *m = reply_map(a, list, NULL);
     reply_text(a, m, "owner", w->owner);
@@ -63,8 +63,7 @@ static void put_waiter(struct arena *a, struct reply *list, const struct waiter_
     reply_int(a, m, "expires_in_ms", (int64_t)w->expires_in_ms);
 }
 
-/* `blind`: for a client that may not read it, but is told who holds it. */
-static void fill_lock(struct arena *a, struct reply *m, const struct lock_row *lock, bool blind)
+void answer_lock(struct arena *a, struct reply *m, const struct lock_row *lock, bool blind)
 {
     reply_text(a, m, "name", lock->name);
     reply_text(a, m, "state", slice_str(lock_state_word(lock->state)));
@@ -76,10 +75,10 @@ static void fill_lock(struct arena *a, struct reply *m, const struct lock_row *l
         reply_text(a, m, "body", lock->body);
     struct reply *holders = reply_list(a, m, "holders");
     for (size_t i = 0; i < lock->n_holders; i++)
-        put_holder(a, holders, &lock->holders[i]);
+        answer_holder(a, holders, &lock->holders[i]);
     struct reply *waiters = blind ? NULL : reply_list(a, m, "waiters");
     for (size_t i = 0; waiters && i < lock->n_waiters; i++)
-        put_waiter(a, waiters, &lock->waiters[i]);
+        answer_waiter(a, waiters, &lock->waiters[i]);
     if (lock->holders_total > lock->n_holders) /* the lists are cut: say how long they are */
         reply_int(a, m, "holders_total", (int64_t)lock->holders_total);
     if (waiters && lock->waiters_total > lock->n_waiters)
@@ -91,8 +90,8 @@ static void put_lock(struct arena *a, struct reply *map, const struct event *ev,
                      struct manner manner)
 {
     if (ev->n_rows && ev->locks)
-        fill_lock(a, flag(reply_map(a, map, "lock"), REPLY_JSON_ONLY), &ev->locks[0],
-                  manner.blind);
+        answer_lock(a, flag(reply_map(a, map, "lock"), REPLY_JSON_ONLY), &ev->locks[0],
+                    manner.blind);
 }
 
 static struct reply *row(struct arena *a)
@@ -276,7 +275,7 @@ static struct reply *namespace_map(struct arena *a, struct reply *in,
 static struct reply *lock_map(struct arena *a, struct reply *in, const struct lock_row *lock)
 {
     struct reply *m = reply_map(a, in, NULL);
-    fill_lock(a, m, lock, false);
+    answer_lock(a, m, lock, false);
     return m;
 }
 
@@ -321,13 +320,17 @@ static struct reply *rows_of(const struct event *ev, struct manner manner, struc
         return answer_account(ev, manner, SLICE(""), a);
     if (op == OP_TABLE_LIST || op == OP_TABLE_SHOW)
         return answer_tables(ev, op, a);
+    if (op == OP_HOLDERS || op == OP_WAITERS)
+        return answer_crowd(ev, op, a);
+    if (op == OP_SESSION_ITEMS)
+        return answer_items(ev, manner, a);
     if (ev->n_rows == 0)
         return reply_error(a, BELAY_ERR_NOT_FOUND, "%s", err_text(BELAY_ERR_NOT_FOUND));
     if (op == OP_SESSION_SHOW)
         return session_map(a, NULL, &ev->sessions[0]);
     if (op == OP_NAMESPACE_SHOW)
         return namespace_map(a, NULL, &ev->namespaces[0], ev->at_ms);
-    return lock_map(a, NULL, &ev->locks[0]);
+    return flag(lock_map(a, NULL, &ev->locks[0]), REPLY_TAGGED);
 }
 
 /* A stale one says for how long it may have been so. */
@@ -556,6 +559,7 @@ struct reply *answer_news(const struct event *ev, uint64_t seq, struct arena *a)
     reply_int(a, m, "seq", (int64_t)seq);
     reply_text(a, m, "event", slice_str(event_word(ev->kind)));
     reply_int(a, m, "at_ms", (int64_t)ev->at_ms);
+    put_some_int(a, m, "time_ms", ev->wall_ms);
     reply_text(a, m, "namespace", ev->ns);
     put_some_text(a, m, "name", ev->name);
     put_some_text(a, m, "owner", ev->owner);

@@ -21,6 +21,36 @@ struct reply *answer_txn(const struct event *ev, struct answer_standing standing
                          struct arena *a);
 struct reply *answer_tables(const struct event *ev, enum op_kind op, struct arena *a);
 
+/* Members of a row: a lock into its map, a holder or a waiter as one more of a list. `blind`: for
+ * a client that may not read the lock, but is told who holds it. */
+void answer_lock(struct arena *a, struct reply *map, const struct lock_row *lock, bool blind);
+void answer_holder(struct arena *a, struct reply *list, const struct holder_row *h);
+void answer_waiter(struct arena *a, struct reply *list, const struct waiter_row *w);
+
+/* HOLDERS, WAITERS; SESSION HOLDS, WAITS and VARIABLES. */
+struct reply *answer_crowd(const struct event *ev, enum op_kind op, struct arena *a);
+struct reply *answer_items(const struct event *ev, struct manner manner, struct arena *a);
+
+/* The answer to FIND, and to LIST with a filter: `ns` of each row is left out when it is empty. */
+struct answer_found {
+    struct slice ns;
+    struct lock_row lock;
+};
+struct answer_page {
+    const struct answer_found *rows;
+    size_t n;
+    struct slice next; /* the AFTER of the next page; empty: this is the last one */
+    bool stale;
+    uint64_t age_ms;
+};
+struct reply *answer_found(const struct answer_page *page, struct arena *a);
+/* The answer to GRAPH, from locks that have a line; `cut`: there are more of them. */
+struct reply *answer_graph(const struct answer_page *page, bool cut, struct arena *a);
+/* What FIND's AFTER says: "namespace/name", both percent-encoded. False: it says nothing. */
+struct slice answer_place(struct slice ns, struct slice name, struct arena *a);
+bool answer_read_place(struct slice text, struct arena *a, struct slice *ret_ns,
+                       struct slice *ret_name);
+
 /* Answers about accounts and tokens; `secret`: of a token that was made by it, or empty. */
 struct reply *answer_account(const struct event *ev, struct manner manner, struct slice secret,
                              struct arena *a);

@@ -1,6 +1,7 @@
 /* args.c - the parameters of a command, read by commands.def and params.def. */
 #include "command/args.h"
 
+#include "machine/event.h"
 #include "proto/json.h"
 
 #include <assert.h>
@@ -19,7 +20,7 @@ static const struct param_info {
 #include "command/params.def"
 #undef P
 };
-static_assert(P_COUNT <= 64, "struct args keeps one bit for each parameter");
+static_assert(P_COUNT <= 128, "struct args keeps one bit for each parameter");
 
 static const struct {
     enum param param;
@@ -30,9 +31,21 @@ static const struct {
     {                                                                                          \
         param, {word, sizeof(word) - 1}, value                                                 \
     }
-    W(P_MODE, "exclusive", MODE_EXCLUSIVE), W(P_MODE, "shared", MODE_SHARED),
-    W(P_POLICY, "hard", POLICY_HARD),       W(P_POLICY, "soft", POLICY_SOFT),
+    W(P_MODE, "exclusive", MODE_EXCLUSIVE),
+    W(P_MODE, "shared", MODE_SHARED),
+    W(P_POLICY, "hard", POLICY_HARD),
+    W(P_POLICY, "soft", POLICY_SOFT),
     W(P_POLICY, "timed", POLICY_TIMED),
+    W(P_STATE, "unlocked", LOCK_UNLOCKED),
+    W(P_STATE, "shared", LOCK_SHARED),
+    W(P_STATE, "exclusive", LOCK_EXCLUSIVE),
+    W(P_STATE, "semaphore", LOCK_SEMAPHORE),
+    W(P_STATE, "closed", LOCK_CLOSED),
+    W(P_SORT, "name", SORT_NAME),
+    W(P_SORT, "age", SORT_AGE),
+    W(P_SORT, "waiters", SORT_WAITERS),
+    W(P_SORT, "waited", SORT_WAITED),
+    W(P_SORT, "expires", SORT_EXPIRES),
 #undef W
 };
 
@@ -135,7 +148,7 @@ static struct reply *set_text(enum param p, bool http, struct slice word, struct
 {
     if (!read_value(p, word, &ret->at[p]))
         return fail_value(p, http, word, a);
-    ret->have |= 1ULL << p;
+    args_give(ret, p);
     return NULL;
 }
 
@@ -151,6 +164,44 @@ void args_usage(const struct params *ps, struct buf *out)
     for (const uint8_t *p = ps->options; *p != P_NONE; p++)
         buf_printf(out, "%s[%s%s%s]", buf_len(out) ? " " : "", infos[*p].keyword.data,
                    infos[*p].shown[0] ? " " : "", infos[*p].shown);
+}
+
+const char *args_member(enum param p)
+{
+    return infos[p].member;
+}
+
+void args_schema(enum param p, struct buf *out)
+{
+    const struct param_info *info = &infos[p];
+    const char *comma = "";
+    switch (info->type) {
+    case BYTES:
+        buf_printf(out, "{\"type\":\"string\",\"minLength\":%llu,\"maxLength\":%llu}",
+                   (unsigned long long)info->min, (unsigned long long)info->max);
+        break;
+    case INT:
+        buf_printf(out, "{\"type\":\"integer\",\"minimum\":%llu,\"maximum\":%llu}",
+                   (unsigned long long)info->min, (unsigned long long)info->max);
+        break;
+    case WORD:
+        buf_put_str(out, "{\"type\":\"string\",\"enum\":[");
+        for (size_t i = 0; i < sizeof words_of / sizeof *words_of; i++)
+            if (words_of[i].param == p) {
+                buf_printf(out, "%s\"%s\"", comma, words_of[i].word.data);
+                comma = ",";
+            }
+        buf_put_str(out, "]}");
+        break;
+    case FLAG:
+    case OFF:
+        buf_put_str(out, "{\"type\":\"boolean\"}");
+        break;
+    case HOLD:
+    case REST:
+        buf_put_str(out, "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}");
+        break;
+    }
 }
 
 /* fence | OWNER owner: one word or two; returns how many, 0: *ret_fail says why. */
@@ -196,7 +247,7 @@ static struct reply *read_positions(const struct params *ps, const struct slice 
                                    (unsigned long long)info->max, info->shown, n - at);
             ret->rest = at ? words + at : words;
             ret->n_rest = n - at;
-            ret->have |= 1ULL << *p;
+            args_give(ret, (enum param) * p);
             at = n;
         } else if (at == n) {
             return fail_few(ps, *p, a);
@@ -239,7 +290,7 @@ struct reply *args_from_words(const struct params *ps, const struct slice *words
                               struct arena *a, struct args *ret)
 {
     size_t at = 0;
-    ret->have = 0;
+    args_clear(ret);
     struct reply *fail = read_positions(ps, words, n, a, ret, &at);
     while (!fail && at < n) {
         enum param p = find_keyword(ps, words[at]);
@@ -249,7 +300,7 @@ struct reply *args_from_words(const struct params *ps, const struct slice *words
             return fail_twice(p, a);
         at++;
         if (infos[p].type == FLAG || infos[p].type == OFF) {
-            ret->have |= 1ULL << p;
+            args_give(ret, p);
             continue;
         }
         if (at == n)
@@ -331,7 +382,7 @@ static struct reply *set_switch(enum param p, const struct field *f, struct aren
     if (!on && !off)
         return fail_type(p, a);
     if (on == (infos[p].type == FLAG))
-        ret->have |= 1ULL << p;
+        args_give(ret, p);
     return NULL;
 }
 
@@ -341,7 +392,7 @@ static struct reply *set_json_number(enum param p, struct slice raw, struct aren
     uint64_t number = 0;
     if (!json_u64(raw, &number) || number < infos[p].min || number > infos[p].max)
         return fail_value(p, true, raw, a);
-    ret->have |= 1ULL << p;
+    args_give(ret, p);
     ret->at[p] = (struct arg){raw, number};
     return NULL;
 }

@@ -27,7 +27,7 @@ struct arg {
 };
 
 struct args {
-    uint64_t have;          /* bit p: parameter p is given */
+    uint64_t have[2];       /* bit p: parameter p is given */
     struct arg at[P_COUNT]; /* only those in `have` are written */
     const struct slice *rest;
     size_t n_rest;
@@ -42,7 +42,18 @@ struct params {
 
 static inline bool args_has(const struct args *a, enum param p)
 {
-    return a->have >> p & 1;
+    return a->have[p / 64] >> p % 64 & 1;
+}
+
+static inline void args_give(struct args *a, enum param p)
+{
+    a->have[p / 64] |= UINT64_C(1) << p % 64;
+}
+
+static inline void args_clear(struct args *a)
+{
+    a->have[0] = a->have[1] = 0;
+    a->n_rest = 0;
 }
 
 static inline struct slice args_text(const struct args *a, enum param p) /* empty: not given */
@@ -69,6 +80,10 @@ struct reply *args_set(enum param p, struct slice word, struct arena *a, struct 
 bool args_takes(const struct params *ps, enum param p);
 /* The parameter with that name in a path template ("ns"), among those of `ps` first. */
 enum param args_param_of_path(const struct params *ps, struct slice name);
+
+/* Its name in JSON, in a query and in a path; and its values as a JSON schema. */
+const char *args_member(enum param p);
+void args_schema(enum param p, struct buf *out);
 
 /* "name owner [MODE exclusive|shared] [TTL ms]" */
 void args_usage(const struct params *ps, struct buf *out);

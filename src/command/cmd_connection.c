@@ -2,8 +2,13 @@
  * connect. */
 #include "base/log.h"
 #include "command/command.h"
+#include "command/openapi.h"
+#include "machine/event.h"
 
+#include <assert.h>
 #include <ctype.h>
+
+static_assert(EVENT_KIND_COUNT <= 64, "kinds are bits");
 
 void cmd_use(
     struct call *c) /* whether it exists is found when it is used: nothing is read here */
@@ -12,9 +17,36 @@ void cmd_use(
     call_act(c, ACTION_USE);
 }
 
+/* "granted,released": bits of enum event_kind. False: it has been refused. */
+static bool read_kinds(struct call *c, struct slice words, uint64_t *ret)
+{
+    *ret = 0;
+    while (words.len) {
+        const char *comma = memchr(words.data, ',', words.len);
+        size_t len = comma ? (size_t)(comma - words.data) : words.len;
+        struct slice word = slice_of(words.data, len);
+        int kind = 0;
+        while (kind < EVENT_KIND_COUNT &&
+               !slice_eq(word, slice_str(event_word((enum event_kind)kind))))
+            kind++;
+        if (kind == EVENT_KIND_COUNT) {
+            call_fail(c, BELAY_ERR_SYNTAX, "there is no event %s", args_quote(c->arena, word));
+            return false;
+        }
+        *ret |= UINT64_C(1) << kind;
+        len += comma != NULL;
+        words = slice_of(words.data + len, words.len - len);
+    }
+    return true;
+}
+
 void cmd_watch(struct call *c)
 {
     c->text = args_text(&c->args, P_PREFIX);
+    if (c->command == command_get(CMD_EVENTS))
+        c->op.ns = args_text(&c->args, P_NS);
+    if (!read_kinds(c, args_text(&c->args, P_KINDS), &c->kinds))
+        return;
     c->number = args_number(&c->args, P_SINCE, 0);
     if (c->request->last_event_id.len &&
         (!args_parse_u64(c->request->last_event_id, &c->number) || c->number > INT64_MAX)) {
@@ -28,6 +60,13 @@ void cmd_watch(struct call *c)
         return;
     }
     call_act(c, ACTION_WATCH);
+}
+
+void cmd_history(struct call *c)
+{
+    c->op.name = args_text(&c->args, P_NAME);
+    c->op.limit = args_number(&c->args, P_LIMIT, 100);
+    call_act(c, ACTION_HISTORY);
 }
 
 void cmd_unwatch(struct call *c)
@@ -352,6 +391,22 @@ void cmd_healthz(struct call *c)
 void cmd_readyz(struct call *c)
 {
     call_act(c, ACTION_READY);
+}
+
+void cmd_openapi(struct call *c)
+{
+    struct buf text = {0};
+    openapi_write(&text);
+    struct reply *r = reply_new(c->arena, REPLY_PLAIN);
+    r->text = arena_copy(c->arena, buf_slice(&text));
+    r->media = "application/json";
+    call_answer(c, r);
+    buf_done(&text);
+}
+
+void cmd_stats(struct call *c)
+{
+    call_act(c, ACTION_STATS);
 }
 
 void cmd_metrics(struct call *c)

@@ -121,14 +121,6 @@ void cmd_show(struct call *c)
     c->op.name = args_text(&c->args, P_NAME);
 }
 
-void cmd_list(struct call *c)
-{
-    c->op.kind = OP_LIST;
-    c->op.name = args_text(&c->args, P_PREFIX);
-    c->op.text = args_text(&c->args, P_AFTER);
-    c->op.limit = args_number(&c->args, P_LIMIT, 100);
-}
-
 void cmd_break(struct call *c)
 {
     c->op.kind = OP_BREAK;

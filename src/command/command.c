@@ -266,8 +266,7 @@ static void read_http(struct call *c, struct request *req)
 {
     struct reply *fail = NULL;
     size_t n_query = req->n_fields;
-    c->args.have = 0;
-    c->args.n_rest = 0;
+    args_clear(&c->args);
     c->command = route_find(req, c->arena, &c->args, &fail);
     BELAY_CHECK(c->command || fail); /* a command, or why there is none */
     if (c->command && is_stranger(c))
@@ -312,7 +311,7 @@ void command_read(struct request *req, const struct context *context, struct are
         ret->manner.command = (uint8_t)(ret->command - table); /* also of one that is wrong */
 }
 
-static const char *group_of(const struct command *cmd)
+const char *command_group(const struct command *cmd)
 {
     if (cmd->flags & CMD_REDIS)
         return "The Redis lock recipes";
@@ -363,8 +362,8 @@ void command_write_docs(struct buf *out)
 {
     const char *group = "";
     for (size_t i = 0; i < COMMAND_COUNT_ALL; i++) {
-        if (strcmp(group, group_of(&table[i])) != 0) {
-            group = group_of(&table[i]);
+        if (strcmp(group, command_group(&table[i])) != 0) {
+            group = command_group(&table[i]);
             buf_printf(out, "\n### %s\n\n| RESP | HTTP | what it does |\n|---|---|---|\n",
                        group);
         }

@@ -48,11 +48,12 @@ enum need {
     NEED_READ,    /* the verb, for every name in it */
     NEED_LOCK,
     NEED_BREAK,
-    NEED_ADMIN,     /* for the namespace, or the queue */
-    NEED_READ_ALL,  /* for the whole namespace */
-    NEED_READ_SOME, /* somewhere in the namespace; what is shown is what it may read */
-    NEED_LOCK_SOME, /* anywhere */
-    NEED_EACH,      /* TXN: read for what it looks at, lock for what it changes */
+    NEED_ADMIN,      /* for the namespace, or the queue */
+    NEED_READ_ALL,   /* for the whole namespace */
+    NEED_READ_SOME,  /* somewhere in the namespace; what is shown is what it may read */
+    NEED_READ_NAMED, /* somewhere in the namespace, if one is named; else any token */
+    NEED_LOCK_SOME,  /* anywhere */
+    NEED_EACH,       /* TXN: read for what it looks at, lock for what it changes */
     NEED_CLUSTER,
     NEED_ACCOUNTS,
 };
@@ -65,7 +66,9 @@ enum action {
     ACTION_HELLO, /* number: RESP version, 0: as it is; text: name or empty; with a secret:
                      LOGIN */
     ACTION_USE,   /* text: namespace */
-    ACTION_WATCH, /* text: prefix; number: first event wanted, 0: from now on */
+    ACTION_WATCH, /* text: prefix; number: first event wanted, 0: from now on; op.ns: empty: all;
+                     kinds: bits of enum event_kind, 0: all */
+    ACTION_HISTORY, /* op.ns, op.name, op.limit */
     ACTION_UNWATCH,
     ACTION_QUIT,
     ACTION_RESET,
@@ -75,6 +78,7 @@ enum action {
     ACTION_INFO,
     ACTION_READY,
     ACTION_METRICS,
+    ACTION_STATS,
     ACTION_CLUSTER,    /* its command says what; text: node, peer: its address, number */
     ACTION_QUEUE_PUSH, /* the arguments are in the call */
     ACTION_QUEUE_LIST,
@@ -83,6 +87,7 @@ enum action {
     ACTION_AUTH_INIT, /* the op makes the first token, if it may: only from this machine */
     ACTION_WHOAMI,
     ACTION_LOG_LEVEL, /* number: enum log_level */
+    ACTION_FIND,      /* op: OP_FIND; text: the one namespace to look in */
 };
 
 /* How the answer shall look; kept while the asker waits, so it is small. */
@@ -150,6 +155,7 @@ struct call {
     struct slice text, peer;
     struct slice secret; /* of a new token, for its answer alone; LOGIN: to be checked */
     uint64_t number;
+    uint64_t kinds;        /* WATCH */
     uint64_t min_uptime_s; /* TXN: what the node must be able to say of itself */
     double min_trust;
 };
@@ -162,6 +168,8 @@ void command_read(struct request *req, const struct context *context, struct are
 
 const struct command *command_get(enum command_id id);
 const struct command *command_find(struct slice name); /* "session open", any case; or NULL */
+
+const char *command_group(const struct command *cmd); /* "The connection" */
 
 /* Markdown for PROTOCOL.md: every command with its usage, route and summary. */
 void command_write_docs(struct buf *out);

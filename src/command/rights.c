@@ -107,6 +107,8 @@ static struct reply *refusal(const struct call *c, unsigned *verbs)
         return need_one(c, VERB_READ, c->op.ns);
     case NEED_READ_SOME:
         return need_some(c, VERB_READ, &c->op.ns);
+    case NEED_READ_NAMED:
+        return args_has(&c->args, P_NS) ? need_some(c, VERB_READ, &c->op.ns) : NULL;
     case NEED_LOCK_SOME:
         return need_some(c, VERB_LOCK, NULL);
     case NEED_EACH:
@@ -128,7 +130,8 @@ static void sign(struct call *c, unsigned verbs)
     if (op_is(op->kind, KIND_OF_HOLD) && verbs & VERB_BREAK)
         op->flags |= OP_MAY_BREAK;
     c->manner.blind = !(verbs & VERB_READ); /* answers about what it named look at it */
-    if (op->kind == OP_LIST || op->kind == OP_NAMESPACE_LIST)
+    if (op->kind == OP_LIST || op->kind == OP_NAMESPACE_LIST || op->kind == OP_FIND ||
+        op->kind == OP_SESSION_ITEMS)
         op->body = rules(c);
     bool of_session = op->kind == OP_SESSION_LIST || op->session.len;
     if (of_session && can(c, VERB_BREAK, SLICE(""), SLICE("")))
@@ -160,7 +163,7 @@ struct reply *rights_refuse(struct call *c)
                            "queues belong to the account \"default\"");
     unsigned verbs = 0;
     struct reply *no = refusal(c, &verbs);
-    if (!no && c->kind == CALL_OP)
+    if (!no && c->op.kind != OP_TICK)
         sign(c, verbs);
     return no;
 }

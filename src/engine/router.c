@@ -470,7 +470,10 @@ void router_fill(struct engine *e, const struct op *op)
     if (n_groups(e) < 2)
         return;
     for (size_t i = 0; i < e->fx.n; i++) {
-        const struct event *ev = &e->fx.events[i];
+        struct event *ev = &e->fx.events[i];
+        for (unsigned g = 1; ev->items && g < n_groups(e); g++)
+            if (ev->position >> (g - 1) & 1)
+                machine_add_items(machine_of(e, g), op, ev, &e->fx);
         for (size_t row = 0; ev->sessions && row < ev->n_rows; row++)
             for (unsigned g = 1; g < n_groups(e); g++)
                 if (ev->sessions[row].enrolled >> (g - 1) & 1)

@@ -18,7 +18,7 @@ struct slab {
  * row is for the asker. Small, because the ring is written at every step and should stay in the
  * cache. */
 struct feed_event {
-    uint64_t at_ms, fence, ticket, position, count, expires_in_ms, waited_ms;
+    uint64_t at_ms, wall_ms, fence, ticket, position, count, expires_in_ms, waited_ms;
     struct slab *slab;
     const char *bytes;       /* account, namespace, owner, session, by */
     const char *name, *text; /* perhaps those of the event before */
@@ -33,7 +33,8 @@ struct feed {
     uint64_t first; /* what is before it is gone; so is what is before next - cap */
     struct slab *oldest, *newest, *spare; /* NULL: none */
     struct list watchers;
-    struct event shown; /* what feed_get() gave out last */
+    uint64_t (*wall_ms)(void); /* NULL: nobody knows the time of day */
+    struct event shown;        /* what feed_get() gave out last */
 };
 
 struct feed *feed_open(size_t cap)
@@ -51,6 +52,17 @@ void feed_start_at(struct feed *f, uint64_t number)
 {
     BELAY_CHECK(f->next == 1);
     f->next = f->first = number;
+}
+
+void feed_set_clock(struct feed *f, uint64_t (*wall_ms)(void))
+{
+    f->wall_ms = wall_ms;
+}
+
+uint64_t feed_first(const struct feed *f)
+{
+    uint64_t kept = f->next > f->cap ? f->next - f->cap : 0;
+    return kept > f->first ? kept : f->first;
 }
 
 void feed_close(struct feed *f)
@@ -127,6 +139,7 @@ uint64_t feed_append(struct feed *f, const struct event *ev)
     size_t at = f->next % f->cap;
     struct feed_event *k = &f->slots[at];
     *k = (struct feed_event){.at_ms = ev->at_ms,
+                             .wall_ms = f->wall_ms ? f->wall_ms() : 0,
                              .fence = ev->fence,
                              .ticket = ev->ticket,
                              .position = ev->position,
@@ -180,7 +193,7 @@ static struct slice show(const char **at, size_t len)
 enum belay_err feed_get(struct feed *f, uint64_t seq, const struct event **ret_ev)
 {
     BELAY_CHECK(seq < f->next);
-    if (seq < f->first || f->next - seq > f->cap)
+    if (seq < feed_first(f))
         return BELAY_ERR_GONE;
     const struct feed_event *k = &f->slots[seq % f->cap];
     f->shown = (struct event){.kind = (enum event_kind)k->kind,
@@ -189,6 +202,7 @@ enum belay_err feed_get(struct feed *f, uint64_t seq, const struct event **ret_e
                               .mode = (enum lock_mode)k->mode,
                               .forever = k->forever,
                               .at_ms = k->at_ms,
+                              .wall_ms = k->wall_ms,
                               .fence = k->fence,
                               .ticket = k->ticket,
                               .position = k->position,

@@ -30,6 +30,10 @@ void feed_close(struct feed *f);    /* NULL is allowed */
 /* The first number, 1 if nobody says; before the first event. */
 void feed_start_at(struct feed *f, uint64_t number);
 
+/* The time of day, to note with each event; without it none is noted. */
+void feed_set_clock(struct feed *f, uint64_t (*wall_ms)(void));
+uint64_t feed_first(const struct feed *f); /* the number of the oldest event that is kept */
+
 uint64_t feed_append(struct feed *f, const struct event *ev); /* copies; returns its number */
 /* The state was replaced: what comes does not follow what is here. Every number up to here is
  * gone, also for watchers that have read everything. */

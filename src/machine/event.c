@@ -79,6 +79,26 @@ struct event *effects_add(struct effects *fx, enum event_kind kind)
     return ev;
 }
 
+struct lock_row lock_row_copy(const struct lock_row *row, struct arena *a)
+{
+    struct lock_row copy = *row;
+    copy.name = arena_copy(a, row->name);
+    copy.body = arena_copy(a, row->body);
+    copy.holders = arena_alloc(a, row->n_holders * sizeof *copy.holders);
+    for (size_t i = 0; i < row->n_holders; i++) {
+        copy.holders[i] = row->holders[i];
+        copy.holders[i].owner = arena_copy(a, row->holders[i].owner);
+        copy.holders[i].session = arena_copy(a, row->holders[i].session);
+    }
+    copy.waiters = arena_alloc(a, row->n_waiters * sizeof *copy.waiters);
+    for (size_t i = 0; i < row->n_waiters; i++) {
+        copy.waiters[i] = row->waiters[i];
+        copy.waiters[i].owner = arena_copy(a, row->waiters[i].owner);
+        copy.waiters[i].session = arena_copy(a, row->waiters[i].session);
+    }
+    return copy;
+}
+
 static void copy_row(struct txn_row *row, struct arena *a)
 {
     BELAY_CHECK(row->n_records == 0 || row->records);

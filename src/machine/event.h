@@ -113,6 +113,25 @@ struct session_row {
     bool attached;
 };
 
+/* A lock that FIND has found, and its place in the order that was asked for: lower is first. Times
+ * in it are those of the state machine. */
+struct found_row {
+    struct slice name;
+    int64_t place;
+};
+
+/* What a session holds, waits for or has set. */
+struct item_row {
+    struct slice ns, name, table, owner; /* variable: name is its key */
+    enum item_kind kind;
+    enum lock_mode mode;
+    uint64_t number;  /* fence, ticket, or that of the record */
+    uint64_t permits; /* of a semaphore */
+    uint64_t since_ms_ago, expires_in_ms;
+    uint64_t group; /* the shard in which it is */
+    bool forever;
+};
+
 struct namespace_row {
     struct slice name, description;
     uint64_t created_ms, updated_ms; /* state-machine time */
@@ -208,7 +227,8 @@ struct event {
     struct slice text; /* FAILED: what is wrong; body of a grant; BROKEN: why, in their words */
     struct slice by; /* BROKEN: the id of the token that did it; empty: nobody had to log in */
     enum lock_mode mode;
-    uint64_t at_ms; /* state-machine time of the step */
+    uint64_t at_ms;   /* state-machine time of the step */
+    uint64_t wall_ms; /* news that were kept: the time of day when this node heard of it */
     uint64_t index; /* an answer: the place in the log of its group, as of which it was given */
     uint32_t group;
     uint64_t fence; /* SESSION_KEPT, of ENROL: the session's number */
@@ -235,6 +255,8 @@ struct event {
     struct variable_row *variables;
     struct account_row *accounts;
     struct token_row *tokens;
+    struct found_row *found; /* FIND; with `more`, `name` is the last lock that was looked at */
+    struct item_row *items;
     size_t n_rows;
     bool more;              /* ROWS: the list goes on behind the last row */
     enum txn_status status; /* TXN */
@@ -243,6 +265,9 @@ struct event {
     struct txn_row *data;
     size_t n_data;
 };
+
+/* A row of its own. */
+struct lock_row lock_row_copy(const struct lock_row *row, struct arena *a);
 
 /* The answer to an op that was ordered, with bytes of its own; the rows of a read are not
  * copied. */

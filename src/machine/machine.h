@@ -124,6 +124,9 @@ bool machine_session_ends(const struct machine *m, struct slice account, struct 
 /* Adds what this group has of it to a row of group 0. */
 void machine_add_session(const struct machine *m, struct slice account,
                          struct session_row *row);
+/* Adds what it has here to the items of an answer of group 0, behind those of groups before. */
+void machine_add_items(const struct machine *m, const struct op *op, struct event *ev,
+                       struct effects *fx);
 void machine_add_namespace(const struct machine *m, struct slice account,
                            struct namespace_row *row);
 

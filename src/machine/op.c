@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/format.h"
 #include "machine/account.h"
+#include "machine/event.h"
 #include "machine/level.h"
 #include "machine/outbox.h"
 #include "machine/program.h"
@@ -346,6 +347,26 @@ static const char *check_session(const struct op *op)
     return op->session.len ? NULL : "session id is empty";
 }
 
+static const char *check_messages(const struct op *op)
+{
+    if (op->kind == OP_MESSAGES && (op->program.len == 0 || op->fence == 0))
+        return "there is no message";
+    return op->target < LIMIT_GROUPS ? NULL : "no such group";
+}
+
+/* What it looks for; and what the asker may see of it. */
+static const char *check_search(const struct op *op)
+{
+    if (op->kind == OP_FIND && (op->fence >= SORT_COUNT || op->target > 1 + LOCK_CLOSED))
+        return "no such order or state";
+    if (op->kind == OP_SESSION_ITEMS && op->session.len == 0)
+        return "session id is empty";
+    if (op->kind == OP_SESSION_ITEMS &&
+        (op->mode > ITEM_VARIABLE || op->target >= LIMIT_GROUPS))
+        return "no such kind of thing, or no such shard";
+    return rules_check(op->body) ? NULL : "these bytes are not rules";
+}
+
 static const char *check_combination(const struct op *op)
 {
     switch (op->kind) {
@@ -360,11 +381,16 @@ static const char *check_combination(const struct op *op)
     case OP_BREAK:
         return check_break(op);
     case OP_SHOW:
+    case OP_HOLDERS:
+    case OP_WAITERS:
+    case OP_TABLE_SHOW:
         return op->name.len ? NULL : "name is empty";
     case OP_SESSION_OPEN:
     case OP_SESSION_ATTACH:
     case OP_SESSION_DETACH:
         return check_session(op);
+    case OP_TXN:
+    case OP_SESSION_ENROL:
     case OP_SESSION_CLOSE:
     case OP_SESSION_SHOW:
         return op->session.len ? NULL : "session id is empty";
@@ -376,15 +402,9 @@ static const char *check_combination(const struct op *op)
     case OP_CANCEL:
     case OP_NODE:
         return op->target ? NULL : "target is missing";
-    case OP_TXN:
-    case OP_SESSION_ENROL:
-        return op->session.len ? NULL : "session id is empty";
     case OP_MESSAGES:
-        if (op->program.len == 0 || op->fence == 0)
-            return "there is no message";
-        return op->target < LIMIT_GROUPS ? NULL : "no such group";
     case OP_TAKEN:
-        return op->target < LIMIT_GROUPS ? NULL : "no such group";
+        return check_messages(op);
     case OP_LEVEL:
         return op->target <= LEVEL_NEWEST ? NULL : "the level is not known";
     case OP_AUTH_INIT:
@@ -398,13 +418,13 @@ static const char *check_combination(const struct op *op)
     case OP_TOKEN_USED:
     case OP_LOGIN:
         return account_check(op);
-    case OP_TABLE_SHOW:
-        return op->name.len ? NULL : "table is empty";
     case OP_TICK:
         return op->fence > LIMIT_SKIP ? "skips too much" : NULL;
+    case OP_FIND:
+    case OP_SESSION_ITEMS:
     case OP_LIST:
     case OP_NAMESPACE_LIST:
-        return rules_check(op->body) ? NULL : "these bytes are not rules";
+        return check_search(op);
     case OP_TABLE_LIST:
     case OP_SESSION_KEEPALIVE:
     case OP_ACCOUNT_SHOW:

@@ -104,7 +104,10 @@ enum op_trait {
  *   TOKEN_...   name: id; CREATE: owner: sum, body: rules; ROTATE: owner: new sum, until_ms: of
  *               the old one; USED: wall_ms: when, to the hour; LIST: of `account`
  *   LOGIN       name: id, owner: sum, wall_ms: now
- *   TABLE_SHOW  the variables of one table, oldest first */
+ *   TABLE_SHOW  the variables of one table, oldest first
+ *   FIND        locks by what they are: struct found_row
+ *   HOLDERS     of one lock, behind the fence `fence`. WAITERS: behind the ticket `fence`
+ *   SESSION_ITEMS    of kind `mode`; behind number `fence` in `target` */
 #define OP_KIND_MAP(X)                                                                         \
     X(TICK, "tick", KIND_EVERYWHERE)                                                           \
     X(ACQUIRE, "acquire", KIND_OF_HOLD | KIND_HAS_ID | KIND_MAY_LAST)                          \
@@ -149,7 +152,11 @@ enum op_trait {
     X(ACCOUNT_SHOW, "account-show", KIND_READS | KIND_OF_ACCOUNT)                              \
     X(ACCOUNT_LIST, "account-list", KIND_READS | KIND_OF_ACCOUNT)                              \
     X(TOKEN_LIST, "token-list", KIND_READS | KIND_OF_ACCOUNT)                                  \
-    X(LOGIN, "login", KIND_READS | KIND_OF_ACCOUNT)
+    X(LOGIN, "login", KIND_READS | KIND_OF_ACCOUNT)                                            \
+    X(FIND, "find", KIND_READS)                                                                \
+    X(HOLDERS, "holders", KIND_READS)                                                          \
+    X(WAITERS, "waiters", KIND_READS)                                                          \
+    X(SESSION_ITEMS, "session-items", KIND_READS | KIND_AT_HOME)
 
 enum op_kind {
 #define X(id, word, traits) OP_##id,
@@ -158,6 +165,10 @@ enum op_kind {
         OP_KIND_COUNT
 };
 
+enum item_kind { ITEM_HOLD, ITEM_WAIT, ITEM_VARIABLE };
+/* FIND: the first are those held for longest, with the longest line, with the longest wait, and
+ * those whose end is next. A lock with many holders counts by the one with the lowest fence. */
+enum lock_sort { SORT_NAME, SORT_AGE, SORT_WAITERS, SORT_WAITED, SORT_EXPIRES, SORT_COUNT };
 enum lock_mode { MODE_NONE, MODE_EXCLUSIVE, MODE_SHARED, MODE_SEMAPHORE };
 enum lock_policy { POLICY_HARD, POLICY_SOFT, POLICY_TIMED };
 
@@ -206,7 +217,9 @@ struct lease_terms {
  * `target` is the asker (CANCEL), the connection (ATTACH, DETACH), a group (NAMESPACE_CREATE,
  * ENROL, MESSAGES, TAKEN), the level (LEVEL) or a number of a run (NODE). `more` names are taken
  * by ACQUIRE without waiting, RELEASE and RENEW. A TOKEN_CREATE that is a message has `token`
- * and `rights`. */
+ * and `rights`. FIND has what the lock must be: `owner` and `session` of one who holds it or
+ * waits for it, `target` (1 + enum lock_state), `number` (held for so many ms at least), `permits`
+ * (so many waiters at least); and `fence` is enum lock_sort. */
 #define OP_FIELD_MAP(X)                                                                        \
     X(u64, now_ms) /* state-machine time, stamped by the engine */                             \
     X(u64, asker)  /* who gets the answer; 0: nobody */                                        \

@@ -214,6 +214,10 @@ static bool is_client_s(const struct op *op)
     case OP_ACCOUNT_SHOW:
     case OP_ACCOUNT_LIST:
     case OP_TOKEN_LIST:
+    case OP_FIND:
+    case OP_HOLDERS:
+    case OP_WAITERS:
+    case OP_SESSION_ITEMS:
     case OP_KIND_COUNT:
         break;
     }
@@ -287,7 +291,8 @@ static bool any_foreign(const struct machine *m, const struct op *op)
 
 static const struct session *session_asked(const struct machine *m, const struct op *op)
 {
-    bool uses = op->kind != OP_SESSION_KEEPALIVE && op->kind != OP_SESSION_OPEN;
+    bool uses = op->kind != OP_SESSION_KEEPALIVE && op->kind != OP_SESSION_OPEN &&
+                op->kind != OP_FIND; /* which only compares it */
     return uses && op->token && op->session.len ? session_find(m, op->account, op->session)
                                                 : NULL;
 }

@@ -162,6 +162,8 @@ static const struct known_header {
     {{"idempotency-key", 15}, offsetof(struct request, idempotency_key), true},
     {{"x-request-id", 12}, offsetof(struct request, request_id), false},
     {{"accept", 6}, offsetof(struct request, accept), false},
+    {{"if-none-match", 13}, offsetof(struct request, if_none_match), false},
+    {{"access-control-request-method", 29}, offsetof(struct request, wanted_method), false},
 };
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 enum { SEEN_LENGTH = 1 << N_KNOWN, SEEN_CODING = SEEN_LENGTH << 1 };

@@ -7,6 +7,7 @@
 #define BELAY_PROTO_HTTP_H
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "proto/message.h"
 
 enum http_step { HTTP_DONE, HTTP_MORE, HTTP_CONTINUE, HTTP_BAD };
@@ -55,14 +56,22 @@ bool http_is_id(struct slice id);
 /* How a response is sent. */
 struct http_manner {
     bool keep_alive;
-    bool bare;       /* it answers HEAD: its body stays here */
-    struct slice id; /* X-Request-Id; empty: none */
+    bool bare;           /* it answers HEAD: its body stays here */
+    bool problem;        /* errors as RFC 9457 has them */
+    struct slice id;     /* X-Request-Id; empty: none */
+    struct slice date;   /* Date; empty: none */
+    struct slice origin; /* of a page that may read it; empty: only one of our own */
+    struct hash_key tag_key;
+    uint64_t known_tag; /* the client has what has this tag; 0: nothing */
 };
+
+/* W/"0123456789abcdef": the number in there. 0: it is none of ours. Of several the first counts. */
+uint64_t http_read_tag(struct slice if_none_match);
 /* Appends a whole response with Content-Length. REPLY_PLAIN sets its own media type. */
 void http_write(struct buf *out, const struct reply *r, struct http_manner manner);
 void http_write_continue(struct buf *out);
 /* Appends the head of an endless text/event-stream response, and one event of it. */
-void http_write_stream_head(struct buf *out, struct slice id);
+void http_write_stream_head(struct buf *out, struct http_manner manner);
 void http_write_event(struct buf *out, uint64_t id, struct slice event, struct slice data);
 
 /* Do the first bytes belong to HTTP? HTTP_DONE: yes. HTTP_BAD: no. HTTP_MORE: too few to tell.

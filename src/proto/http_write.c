@@ -2,6 +2,9 @@
 #include "proto/http.h"
 #include "proto/json.h"
 
+#include <inttypes.h>
+#include <stdlib.h>
+
 static const char *reason(int status)
 {
     static const struct {
@@ -59,13 +62,68 @@ bool http_is_id(struct slice id)
     return id.len > 0 && id.len <= HTTP_ID_BYTES_MAX;
 }
 
-static void put_id(struct buf *out, struct slice id)
+static void put_line(struct buf *out, const char *name, struct slice value)
 {
-    if (id.len == 0)
+    if (value.len == 0)
         return;
-    buf_put_str(out, "X-Request-Id: ");
-    buf_put_slice(out, id);
+    buf_put_str(out, name);
+    buf_put_slice(out, value);
     buf_put_str(out, "\r\n");
+}
+
+/* What every response has, of a page and of a stream. */
+static void put_common(struct buf *out, struct http_manner manner)
+{
+    buf_put_str(out, "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+    put_line(out, "Date: ", manner.date);
+    put_line(out, "X-Request-Id: ", manner.id);
+    put_line(out, "Access-Control-Allow-Origin: ", manner.origin);
+    if (manner.origin.len)
+        buf_put_str(out, "Access-Control-Expose-Headers: ETag, Retry-After, X-Request-Id\r\n"
+                         "Vary: Origin\r\n");
+}
+
+static bool is_time(struct slice key)
+{
+    return key.len > 3 && memcmp(key.data + key.len - 3, "_ms", 3) == 0;
+}
+
+static uint64_t mix(uint64_t sum, struct hash_key key, struct slice bytes)
+{
+    struct hash_key next = {key.k0 ^ sum, key.k1};
+    return hash_bytes(&next, bytes.data, bytes.len);
+}
+
+/* Of all that it says, but for how long something has lasted or will last. */
+static uint64_t tag_of(const struct reply *r, struct hash_key key, uint64_t sum)
+{
+    struct {
+        uint64_t kind, count;
+        int64_t number;
+    } facts = {r->kind, r->count, r->number};
+    if (is_time(r->key))
+        return sum;
+    sum = mix(sum, key, r->key);
+    sum = mix(sum, key, slice_of((const char *)&facts, sizeof facts));
+    sum = mix(sum, key, r->text);
+    for (const struct reply *c = r->first; c; c = c->next)
+        sum = tag_of(c, key, sum);
+    return sum;
+}
+
+uint64_t http_read_tag(struct slice if_none_match)
+{
+    enum { DIGITS = 16 };
+    char text[DIGITS + 1] = "";
+    const char *quote =
+        if_none_match.len ? memchr(if_none_match.data, '"', if_none_match.len) : NULL;
+    size_t left = quote ? if_none_match.len - (size_t)(quote - if_none_match.data) : 0;
+    char *end = text;
+    if (left < DIGITS + 2 || quote[DIGITS + 1] != '"')
+        return 0;
+    memcpy(text, quote + 1, DIGITS);
+    uint64_t tag = strtoull(text, &end, 16);
+    return end == text + DIGITS ? tag : 0;
 }
 
 static void put_head(struct buf *out, const struct reply *r, int status,
@@ -76,14 +134,16 @@ static void put_head(struct buf *out, const struct reply *r, int status,
     buf_put_u64(out, (uint64_t)status);
     buf_put_byte(out, ' ');
     buf_put_str(out, reason(status));
-    if (r->kind == REPLY_PLAIN) {
+    const char *media = "application/json";
+    if (r->kind == REPLY_PLAIN)
+        media = r->media ? r->media : "text/plain; charset=utf-8";
+    else if (r->kind == REPLY_ERROR && manner.problem)
+        media = "application/problem+json";
+    if (r->kind != REPLY_NONE && status != 304) {
         buf_put_str(out, "\r\nContent-Type: ");
-        buf_put_str(out, r->media ? r->media : "text/plain; charset=utf-8");
-    } else if (r->kind != REPLY_NONE) {
-        buf_put_str(out, "\r\nContent-Type: application/json");
+        buf_put_str(out, media);
     }
-    buf_put_str(out, "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
-    put_id(out, manner.id);
+    put_common(out, manner);
     if (!manner.keep_alive)
         buf_put_str(out, "Connection: close\r\n");
     if (r->kind == REPLY_ERROR && r->err == BELAY_ERR_OVERLOADED)
@@ -107,10 +167,26 @@ static void put_length(struct buf *out, size_t body, size_t body_len)
     memcpy(p, line, n);
 }
 
+/* RFC 9457; `code` is what tells one error from another. */
+static void put_problem(struct buf *out, const struct reply *r, int status)
+{
+    buf_printf(out, "{\"type\":\"urn:belay:error:%s\",\"title\":", err_word(r->err));
+    json_put_string(out, slice_str(err_text(r->err)));
+    buf_printf(out, ",\"status\":%d,\"code\":\"%s\",\"detail\":", status, err_word(r->err));
+    json_put_string(out, r->text.len ? r->text : slice_str(err_text(r->err)));
+    buf_put_byte(out, '}');
+}
+
 void http_write(struct buf *out, const struct reply *r, struct http_manner manner)
 {
     int status = status_of(r);
+    bool tagged = r->flags & REPLY_TAGGED;
+    uint64_t tag = tagged ? tag_of(r, manner.tag_key, 1) : 0;
+    if (tagged && tag == manner.known_tag)
+        status = 304;
     put_head(out, r, status, manner);
+    if (tagged)
+        buf_printf(out, "ETag: W/\"%016" PRIx64 "\"\r\n", tag);
     if (status == 204 || status == 304) {
         buf_put_str(out, "\r\n");
         return;
@@ -118,6 +194,8 @@ void http_write(struct buf *out, const struct reply *r, struct http_manner manne
     size_t body = buf_len(out);
     if (r->kind == REPLY_PLAIN)
         buf_put_slice(out, r->text);
+    else if (r->kind == REPLY_ERROR && manner.problem)
+        put_problem(out, r, status);
     else
         json_write(out, r);
     if (out->oom)
@@ -145,15 +223,11 @@ struct reply *http_error_reply(struct arena *a, const struct http_error *err)
     return r;
 }
 
-void http_write_stream_head(struct buf *out, struct slice id)
+void http_write_stream_head(struct buf *out, struct http_manner manner)
 {
-    buf_put_str(out, "HTTP/1.1 200 OK\r\n"
-                     "Content-Type: text/event-stream\r\n"
-                     "Cache-Control: no-store\r\n"
-                     "X-Content-Type-Options: nosniff\r\n"
-                     "X-Accel-Buffering: no\r\n");
-    put_id(out, id);
-    buf_put_str(out, "Connection: close\r\n\r\n");
+    buf_put_str(out, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream");
+    put_common(out, manner);
+    buf_put_str(out, "X-Accel-Buffering: no\r\nConnection: close\r\n\r\n");
 }
 
 /* The reader takes CR, LF and CRLF for line ends: each gets a line of its own. */

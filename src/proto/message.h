@@ -49,6 +49,7 @@ struct request {
     struct slice content_type; /* HTTP headers that somebody needs; empty: not sent */
     struct slice last_event_id;
     struct slice host, origin, fetch_site, accept, authorization, idempotency_key, request_id;
+    struct slice if_none_match, wanted_method; /* Access-Control-Request-Method */
     bool keep_alive;
 };
 
@@ -74,6 +75,7 @@ enum reply_flag {
     REPLY_RESP_ONLY = 4, /* JSON leaves it out */
     REPLY_SPLICE = 8,    /* a list in a row: RESP puts its items into the row itself */
     REPLY_WRAP = 16,     /* a row of one value stays an array in RESP: [timeout] */
+    REPLY_TAGGED = 32,   /* HTTP, at the top: it has an ETag */
 };
 
 struct reply {

@@ -126,6 +126,14 @@ static bool is_our_origin(const struct request *req, bool sealed)
                req->host);
 }
 
+const char *access_origin(const struct server *s, struct slice origin)
+{
+    for (const char *const *o = s->config->origins; origin.len && o && *o; o++)
+        if (slice_eq(origin, slice_str(*o)))
+            return *o;
+    return NULL;
+}
+
 const char *access_http(const struct conn *c, const struct request *req)
 {
     const struct server *s = c->server;
@@ -133,6 +141,8 @@ const char *access_http(const struct conn *c, const struct request *req)
     /* HTTP/1.0 may leave it out; no browser does */
     if (req->host.len && !is_our_name(s, req->host))
         return "this Host is not one of this server's names; start it with --host NAME";
+    if (access_origin(s, req->origin))
+        return NULL;
     if (slice_eq(req->fetch_site, SLICE("cross-site")) ||
         slice_eq(req->fetch_site, SLICE("same-site")))
         return "pages of another origin may not send requests here";

@@ -128,6 +128,13 @@ static void hello(struct conn *c, const struct call *call)
     pipeline_reply(c, r, false);
 }
 
+static void quit(struct conn *c)
+{
+    reply_ok(c);
+    c->end = END_CLOSED;
+    conn_finish(c);
+}
+
 static void use(struct conn *c, struct slice ns)
 {
     set_text(&c->ns, ns);
@@ -172,6 +179,18 @@ static void ready(struct conn *c, bool close)
     pipeline_reply(c, r, close);
 }
 
+static void page(struct conn *c, const struct call *call, bool close)
+{
+    if (call->action == ACTION_INFO)
+        text_page(c, false, NULL, metrics_info);
+    else if (call->action == ACTION_METRICS)
+        text_page(c, close, "text/plain; version=0.0.4; charset=utf-8", metrics_write);
+    else if (call->action == ACTION_STATS)
+        stats_run(c, call, close);
+    else
+        ready(c, close);
+}
+
 /* The line that says so is written if either level lets it. */
 static void log_level(struct conn *c, enum log_level to, bool close)
 {
@@ -197,16 +216,15 @@ void action_run(struct conn *c, struct call *call, bool close)
         reply_ok(c);
         break;
     case ACTION_WATCH:
-        watch_open(c, call);
+    case ACTION_HISTORY:
+        watch_run(c, call, close);
         break;
     case ACTION_UNWATCH:
         watch_close(c);
         reply_ok(c);
         break;
     case ACTION_QUIT:
-        reply_ok(c);
-        c->end = END_CLOSED;
-        conn_finish(c);
+        quit(c);
         break;
     case ACTION_RESET:
         reset(c);
@@ -222,13 +240,10 @@ void action_run(struct conn *c, struct call *call, bool close)
         get_name(c);
         break;
     case ACTION_INFO:
-        text_page(c, false, NULL, metrics_info);
-        break;
     case ACTION_METRICS:
-        text_page(c, close, "text/plain; version=0.0.4; charset=utf-8", metrics_write);
-        break;
+    case ACTION_STATS:
     case ACTION_READY:
-        ready(c, close);
+        page(c, call, close);
         break;
     case ACTION_CLUSTER:
         cluster_action(c, call, close);
@@ -250,6 +265,9 @@ void action_run(struct conn *c, struct call *call, bool close)
         break;
     case ACTION_LOG_LEVEL:
         log_level(c, (enum log_level)call->number, close);
+        break;
+    case ACTION_FIND:
+        find_run(c, call, close);
         break;
     case ACTION_NONE:
         break;

@@ -71,6 +71,7 @@ static struct reply *status(struct server *s)
     struct runtime_member *members = arena_alloc(a, GROUP_SERVERS_MAX * sizeof *members);
     size_t n = runtime_members(s->runtime, members, GROUP_SERVERS_MAX);
     struct reply *r = reply_new(a, REPLY_MAP);
+    r->flags = REPLY_TAGGED;
     const char *self = "";
     const char *leader = NULL;
     for (size_t i = 0; i < n; i++) {

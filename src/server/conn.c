@@ -342,7 +342,8 @@ static void on_idle(uv_idle_t *idle)
     conn_go_on(s);
     secure_go_on(s);
     if (list_empty(&s->sliced) && list_empty(&s->late) && list_empty(&s->woken) &&
-        list_empty(&s->in_line) && list_empty(&s->doubted) && list_empty(&s->left))
+        list_empty(&s->in_line) && list_empty(&s->doubted) && list_empty(&s->left) &&
+        list_empty(&s->finding))
         (void)uv_idle_stop(&s->idle);
 }
 

@@ -36,7 +36,7 @@ static struct trail_note *take_note(struct server *s)
 /* How a request that comes now is answered, whatever is agreed before its answer is there. */
 static struct reply_form form_now(const struct conn *c, bool close)
 {
-    return (struct reply_form){.resp = c->resp, .close = close, .bare = c->bare};
+    return (struct reply_form){.resp = c->resp, .close = close, .web = c->web};
 }
 
 static struct pending_reply *pending_new(struct conn *c, struct manner manner, bool close)
@@ -100,9 +100,7 @@ static void write_reply(const struct conn *c, struct buf *out, const struct repl
     if (c->doomed)
         return; /* it gets nothing any more */
     if (c->door == DOOR_HTTP)
-        http_write(
-            out, r,
-            (struct http_manner){.keep_alive = !form.close, .bare = form.bare, .id = id});
+        http_write(out, r, web_manner(c, form, id));
     else
         resp_write(out, r, form.resp);
 }
@@ -182,7 +180,7 @@ void pipeline_fail(struct conn *c, enum belay_err err, int http_status, const ch
     arena_reset(&s->reply_arena);
     struct reply *r = reply_error(&s->reply_arena, err, "%s", what);
     r->status = http_status;
-    c->bare = false;
+    c->web = (struct web){0};
     pipeline_reply(c, r, true);
     c->unheard = true;
     conn_finish(c);
@@ -289,12 +287,29 @@ static void on_answer(struct ask *ask, const struct event *ev)
     conn_report(c);
 }
 
+static bool is_page(enum op_kind op)
+{
+    return op == OP_LIST || op == OP_SESSION_LIST || op == OP_NAMESPACE_LIST ||
+           op == OP_TABLE_LIST || op == OP_TABLE_SHOW || op == OP_FIND || op == OP_HOLDERS ||
+           op == OP_WAITERS || op == OP_SESSION_ITEMS;
+}
+
+/* A page is long: room is kept for it before it is there. */
+static void expect_page(struct pending_reply *p, enum op_kind op)
+{
+    if (!is_page(op))
+        return;
+    p->expected = LIMIT_LIST_BYTES;
+    conn_expect(p->conn, 0, p->expected);
+}
+
 struct pending_reply *pipeline_defer(struct conn *c, const struct call *call, bool close,
                                      void (*forget)(struct pending_reply *p))
 {
     struct pending_reply *p = pending_new(c, call->manner, close);
     p->forget = forget;
     p->note = take_note(c->server);
+    expect_page(p, call->op.kind);
     c->server->acting = false;
     enqueue(c, p);
     return p;
@@ -437,26 +452,12 @@ struct answer_standing server_standing(struct server *s)
                                     .norm = round(s->trust.norm * 1000) / 1000};
 }
 
-static bool is_page(enum op_kind op)
-{
-    return op == OP_LIST || op == OP_SESSION_LIST || op == OP_NAMESPACE_LIST ||
-           op == OP_TABLE_LIST || op == OP_TABLE_SHOW;
-}
-
-/* A page is long: room is kept for it before it is there. */
-static void expect_page(struct pending_reply *p, enum op_kind op)
-{
-    if (!is_page(op))
-        return;
-    p->expected = LIMIT_LIST_BYTES;
-    conn_expect(p->conn, 0, p->expected);
-}
-
 /* NULL: there is memory for it. */
 static const char *no_room(const struct server *s, const struct call *call)
 {
     const struct budget *b = &s->budget;
-    bool is_long = call->kind == CALL_OP && (is_page(call->op.kind) || call->op.kind == OP_TXN);
+    bool is_long =
+        call->kind != CALL_REPLY && (is_page(call->op.kind) || call->op.kind == OP_TXN);
     if (budget_is_full(b, BUDGET_STATE) && budget_is_growth(call))
         return "this server has no memory left for new things (--max-memory)";
     size_t unread = budget_used(b, BUDGET_OUTPUT) + s->expected;
@@ -664,18 +665,6 @@ static size_t take_resp(struct conn *c, struct slice in)
     return 0;
 }
 
-/* HEAD is GET without the body; but a stream is nothing without it. */
-static void take_head(struct conn *c, struct request *req)
-{
-    struct slice stream = SLICE("/events");
-    bool streams =
-        req->path.len >= stream.len &&
-        slice_eq(slice_of(req->path.data + req->path.len - stream.len, stream.len), stream);
-    c->bare = slice_eq(req->verb, SLICE("HEAD"));
-    if (c->bare && !streams)
-        req->verb = SLICE("GET");
-}
-
 /* Logs the client in. False: the request was refused, or is taken again later. */
 static bool take_login(struct conn *c, bool close)
 {
@@ -703,11 +692,12 @@ static bool run_http(struct conn *c)
     struct server *s = c->server;
     if (http_is_id(s->request.request_id))
         s->id = s->request.request_id;
-    take_head(c, &s->request);
+    web_take(c, &s->request);
     bool close = !s->request.keep_alive || s->stopping;
     const char *why = access_http(c, &s->request);
     struct reply *busy = why ? NULL : throttle_address(c);
-    bool known = why || busy || take_login(c, close);
+    const struct reply *ready = why ? NULL : web_preflight(c, &s->request);
+    bool known = why || busy || ready || take_login(c, close);
     c->again = c->logging_in;
     if (c->again)
         return false;
@@ -721,6 +711,8 @@ static bool run_http(struct conn *c)
         pipeline_reply(c, reply_error(&s->request_arena, BELAY_ERR_DENIED, "%s", why), close);
     } else if (busy) {
         refuse_busy(c, busy, close);
+    } else if (ready) {
+        pipeline_reply(c, ready, close);
     } else if (known && !run(c, close)) {
         c->again = true;
         c->closing_in = false;
@@ -739,7 +731,7 @@ static size_t take_http(struct conn *c, struct slice in)
         return run_http(c) ? used : 0;
     case HTTP_BAD:
         count(s, COMMAND_COUNT_ALL, OUTCOME_ERROR);
-        c->bare = false;
+        c->web = (struct web){0};
         pipeline_reply(c, http_error_reply(&s->request_arena, &bad), true);
         c->unheard = true;
         conn_finish(c);

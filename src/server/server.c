@@ -26,6 +26,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <time.h>
 
 enum { FD_RESERVE = 64, FD_MIN = 128, SECOND_MS = 1000, READY_SAY_MS = 10000 };
 
@@ -138,6 +139,7 @@ static void flush_slice(struct server *s)
 
 void server_flush(struct server *s)
 {
+    find_go_on(s);
     engine_flush(s->engine);
     if (s->stopping)
         dismiss_when_idle(s);
@@ -228,6 +230,7 @@ static void on_second(uv_timer_t *timer)
     say_ready(s, now);
     notify_second(s);
     health_second(s);
+    stats_second(s);
     budget_tend();
     if (s->runtime) {
         size_t bytes = runtime_peer_bytes(s->runtime);
@@ -344,6 +347,7 @@ static void take_over(struct server *s, const struct server_config *now)
     s->own_config.max_requests_per_token = now->max_requests_per_token;
     s->own_config.max_connections_per_token = now->max_connections_per_token;
     s->own_config.hosts = now->hosts;
+    s->own_config.origins = now->origins;
     throttle_reload(s);
     listen_accept_more(s);
 }
@@ -414,11 +418,20 @@ static uint64_t first_number(void)
     return 1 + (random >> 12);
 }
 
+/* Asked with every event: the kernel's last tick will do. */
+static uint64_t wall_ms(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 static bool open_engine(struct server *s)
 {
     struct engine_config config = {.clock_ms = clock_ms};
     s->feed = feed_open(SERVER_FEED_EVENTS);
     feed_start_at(s->feed, first_number());
+    feed_set_clock(s->feed, wall_ms);
     s->scripts = scripts_open();
     config.feed = s->feed;
     if (!open_order(s, &config.order))
@@ -479,12 +492,14 @@ enum server_end server_run(const struct server_config *config)
     s->read_mem = mem_alloc(SERVER_READ_BYTES);
     s->armed_at_ms = s->keep_at_ms = UINT64_MAX;
     s->said_word = "";
+    BELAY_CHECK(getrandom(&s->tag_key, sizeof s->tag_key, 0) == (ssize_t)sizeof s->tag_key);
     list_init(&s->conns);
     list_init(&s->dirty);
     list_init(&s->left);
     list_init(&s->timed);
     list_init(&s->turns);
     list_init(&s->woken);
+    list_init(&s->finding);
     list_init(&s->sliced);
     list_init(&s->late);
     list_init(&s->shaking);

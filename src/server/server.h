@@ -82,10 +82,12 @@ struct server_config {
     const char *audit;             /* the file of the audit log; NULL: none */
     bool audit_required;           /* what cannot be written there is not done */
     const char *const *hosts; /* more names that are this server, NULL at the end; or NULL */
+    const char *const
+        *origins; /* of other pages that may ask: "https://ops.example"; as hosts */
     /* Told once, when connections are taken, for each: "127.0.0.1:41234". NULL is allowed. */
     void (*on_listening)(const char *address);
     /* At SIGHUP: the configuration as it is now, valid for as long as the server runs, or NULL: it
-     * is wrong, and nothing changes. Limits, hosts, rates and slow_ms are taken over. NULL is
+     * is wrong, and nothing changes. Limits, hosts, origins, rates and slow_ms are taken over. NULL is
      * allowed. */
     const struct server_config *(*reload)(void);
 };

@@ -21,10 +21,12 @@
 #include "command/command.h"
 #include "engine/engine.h"
 #include "events/feed.h"
+#include "proto/http.h"
 #include "server/budget.h"
 #include "server/health.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "server/stats.h"
 #include "server/trail.h"
 #include "server/trust.h"
 #include "tls/own.h"
@@ -97,6 +99,9 @@ struct server {
     struct slice id;        /* what the log and X-Request-Id call it; empty: nothing yet */
     uint64_t taken_ns;      /* when the turn began that took it; 0: none is being taken */
     struct slow slow;
+    struct hash_key tag_key; /* of ETags */
+    time_t date_s;           /* of `date`, for HTTP */
+    char date[sizeof "Sun, 06 Nov 1994 08:49:37 GMT"];
     struct call call;
     struct trail_note *note; /* of it, for the audit log, until its pending reply has it */
     bool acting; /* an action of it is being carried out, and has not answered yet */
@@ -108,6 +113,7 @@ struct server {
     struct list timed;   /* have a deadline */
     struct list turns;   /* in the order in which they are asked to make room for others */
     struct list woken;   /* watchers that have news to read */
+    struct list finding; /* struct find: reads that have a step to do */
     struct list sliced;  /* have used up their slice of the turn, and have more to ask */
     struct list late;    /* have come when the turn was over, and have had none */
     bool late_next;      /* of these two */
@@ -151,6 +157,7 @@ struct server {
     struct watcher counter;  /* counts news */
     struct news_bytes *news; /* what watch.c has encoded, for the next watcher */
     struct metrics metrics;
+    struct stats stats;
     struct trust trust;
     struct trail trail; /* the audit log */
     struct notify notify;
@@ -167,10 +174,18 @@ struct server {
     char address[128]; /* what it listens on first */
 };
 
+/* HTTP: what the head of the request says about its answer. */
+struct web {
+    bool bare;          /* it is HEAD: the body stays here */
+    bool problem;       /* it wants errors as RFC 9457 has them */
+    const char *origin; /* of another page that may read it: in the configuration; NULL: none */
+    uint64_t known_tag; /* http_manner */
+};
+
 struct reply_form {
     uint8_t resp; /* version */
     bool close;   /* HTTP: close the connection behind this reply */
-    bool bare;    /* HTTP: it answers HEAD, so its body stays here */
+    struct web web;
 };
 
 enum pending_state { PENDING_ASKED, PENDING_ANSWERED, PENDING_LATE };
@@ -184,6 +199,7 @@ struct pending_reply {
     void (*forget)(struct pending_reply *p); /* not the engine's: how to call it off */
     struct gateway_call *remote;             /* of forget(): what to call off */
     struct admin_call *wish;
+    struct find *find;
     struct backup_piece *piece;
     uint64_t backup_id;
     struct trail_note *note; /* for the audit log; NULL: none */
@@ -199,6 +215,7 @@ struct pending_reply {
 
 struct attached;
 struct backup_piece;
+struct find;
 struct token_share;
 struct watch;
 
@@ -257,7 +274,7 @@ struct conn {
     bool writing, reading, paused;
     bool continued;    /* HTTP: the unfinished request waits for "100 Continue", or has it */
     bool continue_due; /* it is not sent yet: replies before it go first */
-    bool bare;         /* the request that is being taken is HEAD */
+    struct web web;    /* of the request that is being taken */
     bool sent_away;    /* its last answer was UNAVAILABLE: it goes to another node, perhaps */
     bool logging_in;   /* the request that is first in `in` waits for that */
     bool login_asked;  /* for that request, group 0 has been */
@@ -409,8 +426,12 @@ void slow_look(struct conn *c, const struct pending_reply *p, const struct event
  * line. */
 uint64_t slow_ns(uint64_t taken_ns, uint64_t line_ms);
 
+/* find.c - reads in many steps */
+void find_run(struct conn *c, const struct call *call, bool close);
+void find_go_on(struct server *s); /* a slice for them */
+
 /* watch.c */
-void watch_open(struct conn *c, const struct call *call);
+void watch_run(struct conn *c, const struct call *call, bool close);
 void watch_close(struct conn *c);
 /* Puts what is new into c->out, a bounded piece of it. True: there is more, write first. */
 bool watch_pump(struct conn *c);
@@ -456,7 +477,15 @@ void throttle_unwelcome(
 void throttle_leave(struct conn *c);
 enum { THROTTLE_JOIN_MS = 1000 }; /* nobody knows when one of them goes */
 
+/* web.c - what browsers and other HTTP clients may ask of an answer */
+void web_take(struct conn *c, struct request *req);
+struct http_manner web_manner(const struct conn *c, struct reply_form form, struct slice id);
+/* A browser asks whether that page may send such a request: the answer, or NULL: it does not. */
+struct reply *web_preflight(struct conn *c, const struct request *req);
+
 /* access.c */
+/* The origin of the configuration that is this one; NULL: it is not allowed. */
+const char *access_origin(const struct server *s, struct slice origin);
 bool access_is_loopback(const struct sockaddr *addr); /* or the Unix socket */
 /* NULL: this page may ask; else why not. */
 const char *access_http(const struct conn *c, const struct request *req);

@@ -31,7 +31,8 @@ struct watch {
     struct conn *conn;
     uint64_t next; /* number of the event to look at */
     uint64_t beat_ms;
-    struct slice ns, prefix; /* owned, behind the struct */
+    struct slice ns, prefix; /* owned, behind the struct; no ns: all */
+    uint64_t kinds;          /* bits of enum event_kind, 0: all */
 };
 
 static void on_wake(struct watcher *w, const struct event *ev)
@@ -46,7 +47,8 @@ static void open_stream(struct conn *c)
 {
     c->closing_in = false;
     conn_use_out(c);
-    http_write_stream_head(&c->out, slow_id(c));
+    struct reply_form form = {.web = c->web};
+    http_write_stream_head(&c->out, web_manner(c, form, slow_id(c)));
     conn_dirty(c);
 }
 
@@ -62,7 +64,7 @@ static void refuse(struct conn *c, enum belay_err err, const char *what)
     pipeline_reply(c, reply_error(&c->server->request_arena, err, "%s", what), c->closing_in);
 }
 
-void watch_open(struct conn *c, const struct call *call)
+static void watch_open(struct conn *c, const struct call *call)
 {
     struct server *s = c->server;
     const struct event *ev;
@@ -90,6 +92,7 @@ void watch_open(struct conn *c, const struct call *call)
         memcpy(text + ns_len, call->text.data, call->text.len);
     w->ns = slice_of(text, ns_len);
     w->prefix = slice_of(text + ns_len, call->text.len);
+    w->kinds = call->kinds;
     w->conn = c;
     w->next = first;
     w->beat_ms = uv_now(&s->loop);
@@ -184,16 +187,21 @@ static bool may_read(const struct machine_token *who, const struct event *ev)
     return rules_can(who->rules, VERB_READ, ev->ns, name, NULL);
 }
 
-/* What it watches, and may read now. */
-static bool is_for(const struct watch *w, const struct event *ev,
-                   const struct machine_token *who)
+/* May the client hear of it now? */
+static bool may_hear(const struct event *ev, const struct machine_token *who)
 {
-    if (!slice_eq(ev->ns, w->ns) || !slice_starts(ev->name, w->prefix))
-        return false;
     struct slice account = ev->account.len ? ev->account : SLICE("default");
     if (!who)
         return slice_eq(account, SLICE("default"));
     return slice_eq(account, who->account) && may_read(who, ev);
+}
+
+/* What it watches. News of accounts and tokens have no namespace, and are for nobody. */
+static bool is_for(const struct watch *w, const struct event *ev)
+{
+    bool here = w->ns.len ? slice_eq(ev->ns, w->ns) : ev->ns.len > 0;
+    return here && slice_starts(ev->name, w->prefix) &&
+           (w->kinds == 0 || w->kinds >> ev->kind & 1);
 }
 
 bool watch_pump(struct conn *c)
@@ -213,7 +221,7 @@ bool watch_pump(struct conn *c)
             put_gone(c, w->next);
             return false;
         }
-        if (is_for(w, ev, closed ? &who : NULL)) {
+        if (is_for(w, ev) && may_hear(ev, closed ? &who : NULL)) {
             conn_use_out(c);
             put_news(c, w->next, ev);
         }
@@ -236,4 +244,43 @@ void watch_heartbeat(struct conn *c, uint64_t now_ms)
     conn_use_out(c);
     buf_put_str(&c->out, ":\n\n");
     conn_dirty(c);
+}
+
+/* The newest first are looked for, the oldest first are shown. The feed is small: one go. */
+static void show_history(struct conn *c, const struct call *call, bool close)
+{
+    struct feed *feed = c->server->feed;
+    struct arena *a = &c->server->request_arena;
+    struct reply *r = reply_new(a, REPLY_MAP);
+    struct reply **found = arena_alloc(a, (size_t)call->op.limit * sizeof(void *));
+    const struct event *ev;
+    size_t n = 0;
+    for (uint64_t seq = feed_next(feed); seq > feed_first(feed) && n < call->op.limit;) {
+        if (feed_get(feed, --seq, &ev) != BELAY_OK)
+            break;
+        if (!slice_eq(ev->name, call->op.name) || !slice_eq(ev->ns, call->op.ns) ||
+            ev->kind == EVENT_TXN || ev->kind == EVENT_VARIABLE_EXPIRED ||
+            !may_hear(ev, call->context->who))
+            continue;
+        struct event *copy = arena_alloc(a, sizeof *copy);
+        *copy = event_copy(ev, a);
+        found[n++] = answer_news(copy, seq, a);
+    }
+    struct reply *list = reply_list(a, r, "events");
+    while (n)
+        (void)reply_add(list, SLICE(""), found[--n]);
+    reply_int(a, r, "since", (int64_t)feed_first(feed));
+    if (feed_next(feed) > feed_first(feed) && feed_get(feed, feed_first(feed), &ev) == BELAY_OK)
+        reply_int(a, r, "since_time_ms", (int64_t)ev->wall_ms);
+    else
+        reply_null(a, r, "since_time_ms");
+    pipeline_reply(c, r, close);
+}
+
+void watch_run(struct conn *c, const struct call *call, bool close)
+{
+    if (call->action == ACTION_HISTORY)
+        show_history(c, call, close);
+    else
+        watch_open(c, call);
 }

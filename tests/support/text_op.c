@@ -49,6 +49,8 @@ static enum shape shape_of(enum op_kind kind)
     case OP_CANCEL:
     case OP_CHECK:
     case OP_SHOW:
+    case OP_HOLDERS:
+    case OP_WAITERS:
         return SHAPE_LOCK;
     case OP_SESSION_OPEN:
     case OP_SESSION_ATTACH:
@@ -56,6 +58,7 @@ static enum shape shape_of(enum op_kind kind)
     case OP_SESSION_CLOSE:
     case OP_SESSION_SHOW:
     case OP_SESSION_ENROL:
+    case OP_SESSION_ITEMS:
         return SHAPE_SESSION;
     case OP_SESSION_KEEPALIVE:
         return SHAPE_KEEPALIVE;
@@ -71,6 +74,7 @@ static enum shape shape_of(enum op_kind kind)
     case OP_NAMESPACE_LIST:
     case OP_TABLE_LIST:
     case OP_TABLE_SHOW:
+    case OP_FIND:
         return SHAPE_LIST;
     }
     check_failed(__FILE__, __LINE__, "a kind of op");

@@ -30,6 +30,15 @@ static const struct {
     {"BODY", 'l'},
     {"SHOW", 'r'},
     {"LIST", 'r'},
+    {"FIND", '*'},
+    {"GRAPH", '*'},
+    {"HOLDERS", 'r'},
+    {"WAITERS", 'r'},
+    {"SESSION HOLDS", 's'},
+    {"SESSION WAITS", 's'},
+    {"SESSION VARIABLES", 's'},
+    {"/events", '*'},
+    {"HISTORY", 'r'},
     {"BREAK", 'b'},
     {"SESSION OPEN", 's'},
     {"SESSION ATTACH", 's'},
@@ -118,6 +127,8 @@ static const struct {
     {"/home", '-'},
     {"/healthz", '-'},
     {"/readyz", '-'},
+    {"/stats", '*'},
+    {"/openapi", '*'},
     {"/metrics", '*'},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -271,6 +282,8 @@ static void put_http(const struct command *cmd, struct buf *out)
     put_path(cmd, out);
     if (strcmp(cmd->path, "/v1/auth/can") == 0)
         buf_put_str(out, "?verb=read");
+    if (strcmp(cmd->path, "/v1/history") == 0)
+        buf_put_str(out, "?name=n");
     if (cmd->flags & CMD_FORM)
         buf_put_str(out, "?nonce=x");
     buf_printf(out,
