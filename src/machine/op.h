@@ -1,7 +1,7 @@
 /* op.h - what can be asked of the state machine, and its versioned binary form.
  *
  * An op is complete: everything that decides its outcome is in it, also the time and every
- * random choice. The engine stamps `index` and `now_ms`; the rest comes from the command. All
+ * random choice. Its order sets `index` and `now_ms`; the rest comes from the command. All
  * slices are borrowed. A field that is zero or empty is absent. */
 #ifndef BELAY_MACHINE_OP_H
 #define BELAY_MACHINE_OP_H
@@ -208,7 +208,7 @@ struct lease_terms {
  * by ACQUIRE without waiting, RELEASE and RENEW. A TOKEN_CREATE that is a message has `token`
  * and `rights`. */
 #define OP_FIELD_MAP(X)                                                                        \
-    X(u64, now_ms) /* state-machine time, stamped by the engine */                             \
+    X(u64, now_ms) /* state-machine time, when it was ordered */                               \
     X(u64, asker)  /* who gets the answer; 0: nobody */                                        \
     X(bytes, account)                                                                          \
     X(bytes, ns)                                                                               \
