@@ -1,4 +1,5 @@
-/* retry.c - which requests may be sent again when their answer did not come.
+/* retry.c - which requests may be sent again when their answer did not come: the column `again`
+ * of the table of commands.
  *
  * What only reads, and what does the same when it is done twice, may be sent again as it is.
  * What changes something gets a request id, by which the server knows it: it takes effect once.
@@ -7,98 +8,102 @@
 #include "client/client.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { OPTIONS_NONE, OPTIONS_1, OPTIONS_2, OPTIONS_3, OPTIONS_HOLD, OPTIONS_HOLD_1 };
-
-static const struct retry_rule {
-    const char *verb, *sub;                 /* sub NULL: one word */
-    enum { CHANGES, HARMLESS, LOOKS } kind; /* it gets an id; needs none; takes STALE */
-    int options; /* where they begin: behind how many words, or behind a hold */
-} rules[] = {
-    {"ACQUIRE", NULL, CHANGES, OPTIONS_3},
-    {"RELEASE", NULL, CHANGES, OPTIONS_HOLD},
-    {"RENEW", NULL, HARMLESS, OPTIONS_NONE},
-    {"CONVERT", NULL, CHANGES, OPTIONS_HOLD},
-    {"CHECK", NULL, HARMLESS, OPTIONS_NONE},
-    {"BODY", NULL, CHANGES, OPTIONS_HOLD_1},
-    {"SHOW", NULL, LOOKS, OPTIONS_NONE},
-    {"LIST", NULL, LOOKS, OPTIONS_NONE},
-    {"BREAK", NULL, CHANGES, OPTIONS_2},
-    {"SESSION", "OPEN", CHANGES, OPTIONS_2},
-    {"SESSION", "ATTACH", HARMLESS, OPTIONS_NONE},
-    {"SESSION", "KEEPALIVE", HARMLESS, OPTIONS_NONE},
-    {"SESSION", "CLOSE", CHANGES, OPTIONS_3},
-    {"SESSION", "SHOW", LOOKS, OPTIONS_NONE},
-    {"SESSION", "LIST", LOOKS, OPTIONS_NONE},
-    {"NAMESPACE", "CREATE", CHANGES, OPTIONS_3},
-    {"NAMESPACE", "UPDATE", CHANGES, OPTIONS_3},
-    {"NAMESPACE", "DELETE", CHANGES, OPTIONS_3},
-    {"NAMESPACE", "SHOW", LOOKS, OPTIONS_NONE},
-    {"NAMESPACE", "LIST", LOOKS, OPTIONS_NONE},
-    {"TXN", NULL, CHANGES, OPTIONS_2},
-    {"TABLE", "LIST", LOOKS, OPTIONS_NONE},
-    {"TABLE", "SHOW", LOOKS, OPTIONS_NONE},
-    {"CLUSTER", "STATUS", HARMLESS, OPTIONS_NONE},
-    {"PING", NULL, HARMLESS, OPTIONS_NONE},
-    {"INFO", NULL, HARMLESS, OPTIONS_NONE},
+enum {
+    P_NONE,
+#define P(id, keyword, member, type, min, max, shown) P_##id,
+#include "command/params.def"
+#undef P
 };
 
-static bool is_word(const struct belay_bytes *w, const char *word)
+#define LIST(...) ((const unsigned char[]){__VA_ARGS__, P_NONE})
+
+static const struct retry_rule {
+    struct slice name; /* one word or two */
+    enum again again;
+    const unsigned char *positions, *options; /* P_NONE behind the last one */
+} rules[] = {
+#define CMD(id, name, fn, flags, need, again, method, path, positions, options, summary)       \
+    {{name, sizeof(name) - 1}, AGAIN_##again, LIST positions, LIST options},
+#include "command/commands.def"
+#undef CMD
+};
+
+static bool is_word(const struct belay_bytes *w, struct slice word)
 {
-    return slice_eq_nocase(slice_of(w->data, w->len), slice_str(word));
+    return slice_eq_nocase(slice_of(w->data, w->len), word);
+}
+
+/* The bytes of the verb: all of the name, or what is before its space. */
+static size_t verb_len(struct slice name)
+{
+    const char *space = memchr(name.data, ' ', name.len);
+    return space ? (size_t)(space - name.data) : name.len;
+}
+
+static bool is_command(struct slice name, const struct belay_bytes *words, size_t n)
+{
+    if (name.len < words[0].len || !is_word(&words[0], slice_of(name.data, words[0].len)))
+        return false;
+    size_t len = verb_len(name);
+    if (len != words[0].len || len == name.len)
+        return len == words[0].len;
+    return n > 1 && is_word(&words[1], slice_of(name.data + len + 1, name.len - len - 1));
 }
 
 static const struct retry_rule *rule_of(const struct belay_bytes *words, size_t n)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        const struct retry_rule *r = &rules[i];
-        if (is_word(&words[0], r->verb) && (!r->sub || (n > 1 && is_word(&words[1], r->sub))))
-            return r;
-    }
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (is_command(rules[i].name, words, n))
+            return &rules[i];
     return NULL;
 }
 
+static bool has(const unsigned char *list, unsigned char param)
+{
+    while (*list && *list != param)
+        list++;
+    return *list == param;
+}
+
+/* Behind how many words its options begin. */
 static size_t options_at(const struct retry_rule *r, const struct belay_bytes *words, size_t n)
 {
-    size_t hold = n > 2 && is_word(&words[2], "OWNER") ? 4 : 3;
-    switch (r->options) {
-    case OPTIONS_HOLD:
-        return hold;
-    case OPTIONS_HOLD_1:
-        return hold + 1;
-    default:
-        return (size_t)r->options;
-    }
+    size_t at = verb_len(r->name) < r->name.len ? 2 : 1;
+    for (const unsigned char *p = r->positions; *p; p++, at++)
+        if (*p == P_HOLD && at < n && is_word(&words[at], SLICE("OWNER")))
+            at++;
+    return at;
 }
 
 enum again retry_kind(const struct belay_bytes *words, size_t n)
 {
     const struct retry_rule *r = rule_of(words, n);
-    if (!r)
-        return AGAIN_NEVER;
-    if (r->kind != CHANGES)
-        return AGAIN_AS_IT_IS;
-    bool has_id = n >= options_at(r, words, n) + 2 && is_word(&words[n - 2], "REQUEST");
+    if (!r || r->again != AGAIN_WITH_ID)
+        return r ? r->again : AGAIN_NEVER;
+    bool has_id = n >= options_at(r, words, n) + 2 && is_word(&words[n - 2], SLICE("REQUEST"));
     if (has_id)
         return AGAIN_AS_IT_IS; /* the caller's own */
     return n + 2 <= BELAY_WORDS_MAX ? AGAIN_WITH_ID : AGAIN_NEVER;
 }
 
-/* TXN may wait, and so may an ACQUIRE or a CONVERT that is not told "queued" at once. */
+/* A transaction may wait, and so may what takes WAIT and is not told "queued" at once. */
 bool retry_is_prompt(const struct belay_bytes *words, size_t n)
 {
     const struct retry_rule *r = rule_of(words, n);
-    return r && !is_word(&words[0], "ACQUIRE") && !is_word(&words[0], "CONVERT") &&
-           !is_word(&words[0], "TXN");
+    return r && r->again != AGAIN_NEVER && !has(r->options, P_WAIT) &&
+           !has(r->positions, P_JSON);
 }
 
 bool retry_looks(const struct belay_bytes *words, size_t n)
 {
     const struct retry_rule *r = rule_of(words, n);
-    return r && r->kind == LOOKS && n < BELAY_WORDS_MAX && !is_word(&words[n - 1], "STALE");
+    return r && has(r->options, P_STALE) && n < BELAY_WORDS_MAX &&
+           !is_word(&words[n - 1], SLICE("STALE"));
 }
 
 void retry_init(struct belay *b)

@@ -28,7 +28,7 @@ enum { COMMAND_NAME_BYTES_MAX = 32 };
 #define JSON       CMD_JSON
 
 static const struct command table[COMMAND_COUNT_ALL] = {
-#define CMD(id, name, fn, flags, need, method, path, positions, options, summary)              \
+#define CMD(id, name, fn, flags, need, again, method, path, positions, options, summary)       \
     [CMD_##id] = {{name, sizeof(name) - 1},       cmd_##fn, flags, NEED_##need, method, path,  \
                   {LIST positions, LIST options}, summary},
 #include "command/commands.def"

@@ -35,7 +35,8 @@ enum command_flag {
 };
 
 enum command_id {
-#define CMD(id, name, fn, flags, need, method, path, positions, options, summary) CMD_##id,
+#define CMD(id, name, fn, flags, need, again, method, path, positions, options, summary)       \
+    CMD_##id,
 #include "command/commands.def"
 #undef CMD
     COMMAND_COUNT_ALL
@@ -181,7 +182,7 @@ void call_answer(struct call *c, struct reply *r);
 void call_answer_status(struct call *c, const char *word); /* "+OK" */
 void call_act(struct call *c, enum action action);
 
-#define CMD(id, name, fn, flags, need, method, path, positions, options, summary)              \
+#define CMD(id, name, fn, flags, need, again, method, path, positions, options, summary)       \
     void cmd_##fn(struct call *c);
 #include "command/commands.def"
 #undef CMD

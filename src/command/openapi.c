@@ -109,7 +109,7 @@ static const struct answer {
 };
 
 static const char *const ids[COMMAND_COUNT_ALL] = {
-#define CMD(id, name, fn, flags, need, method, path, positions, options, summary)              \
+#define CMD(id, name, fn, flags, need, again, method, path, positions, options, summary)       \
     [CMD_##id] = #id,
 #include "command/commands.def"
 #undef CMD

@@ -240,7 +240,7 @@ static void answer(struct engine *e, size_t group, struct event *ev)
         return; /* gone, or it asked another node */
     uint64_t now = engine_clock(e);
     s->came_ms = s->came_ms ? s->came_ms : now;
-    if (router_hold(e, group, ev))
+    if (router_hold(e, group, s, ev))
         return;
     if (ev->kind == EVENT_SESSION_ENDED && s->ending)
         ev->count += s->ending->freed;
@@ -299,8 +299,9 @@ void engine_ordered(struct engine *e, size_t group, struct op *op)
 {
     struct engine_group *s = &e->groups[group];
     op->index = machine_applied(s->machine) + 1;
-    log_debug("engine.apply", "asker=%" PRIu64 " op=%s group=%zu index=%" PRIu64, op->asker,
-              op_word(op->kind), group, op->index);
+    log_debug("engine.apply",
+              "asker=%" PRIu64 " op=%s group=%zu index=%" PRIu64 " now=%" PRIu64, op->asker,
+              op_word(op->kind), group, op->index, op->now_ms);
     if (op->now_ms > s->now_ms)
         s->now_ms = op->now_ms; /* stamped by another node */
     if (op->kind == OP_TICK)
@@ -411,6 +412,7 @@ uint64_t engine_hash(const struct engine *e, size_t group)
 static void read_stale(struct engine *e, size_t group, struct op *op)
 {
     uint64_t age_ms = 0;
+    op->now_ms = engine_stamp(e, group);
     if (e->order->ops->age)
         age_ms = e->order->ops->age(e->order, group, &op->now_ms);
     machine_query(e->groups[group].machine, op, &e->fx);
@@ -427,10 +429,8 @@ static void order_op(struct engine *e, size_t group, struct op *op)
 {
     if (router_keep(e, group, op))
         return;
-    router_submitted(e, op);
-    op->now_ms = engine_stamp(e, group);
-    log_debug("engine.order", "asker=%" PRIu64 " op=%s group=%zu now=%" PRIu64, op->asker,
-              op_word(op->kind), group, op->now_ms);
+    log_debug("engine.order", "asker=%" PRIu64 " op=%s group=%zu", op->asker, op_word(op->kind),
+              group);
     if (op->flags & OP_STALE)
         read_stale(e, group, op);
     else if (op_is_read(op->kind))
@@ -643,7 +643,7 @@ void engine_tick(struct engine *e)
         if (engine_group_next_ms(e, i) != 0)
             continue;
         struct engine_group *s = &e->groups[i];
-        struct op tick = {.kind = OP_TICK, .now_ms = engine_stamp(e, i)};
+        struct op tick = {.kind = OP_TICK};
         s->tick_ms = s->clock_ms ? s->clock_ms : 1;
         e->order->ops->submit(e->order, i, &tick);
     }

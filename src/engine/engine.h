@@ -1,4 +1,4 @@
-/* engine.h - puts ops in one order, stamps their time, applies them, answers the askers.
+/* engine.h - puts ops in one order, keeps their time, applies them, answers the askers.
  *
  *   engine_submit() --order--> machine_apply() --events--> ask.answer()    to the asker
  *                                                    \---> feed_append()   to all watchers
@@ -57,8 +57,8 @@ struct engine_config {
 struct engine *engine_open(const struct engine_config *config); /* never NULL */
 void engine_close(struct engine *e);                            /* NULL is allowed */
 
-/* Stamps `op` (borrowed; copied if it must wait), which has passed op_validate(), orders it,
- * and answers `ask` (may be NULL). Reads are linearizable; with OP_STALE they are answered at
+/* Orders `op` (borrowed; copied if it must wait), which has passed op_validate(), and answers
+ * `ask` (may be NULL). Reads are linearizable; with OP_STALE they are answered at
  * once from what this node has applied. */
 void engine_submit(struct engine *e, struct op *op, struct ask *ask);
 

@@ -108,18 +108,18 @@ void engine_deliver(struct engine *e, size_t group); /* e->fx */
 
 /* router.c: what several groups do together. When there is one, it only holds answers. */
 size_t router_route(struct engine *e, struct op *op); /* the group for this op */
-/* Keep first, then act: true when the op waits until its session has been kept. */
+/* Before an op of this node is ordered. Keep first, then act: true when it waits until its session
+ * has been kept. */
 bool router_keep(struct engine *e, size_t group, struct op *op);
 /* Waits for the answer of an op that no client asked for, to know what was kept; or NULL. One at
  * a time is enough: sessions of a second batch are kept when they are used. */
 struct ask *router_keeper(struct engine *e, const struct op *op);
-void router_submitted(struct engine *e,
-                      const struct op *op); /* from this node, before its order */
 void router_applied(struct engine *e, size_t group,
                     const struct op *op); /* before its answers */
 void router_forget(struct engine *e);     /* what was kept counts no more */
 /* Messages must be taken, or a session end, before the answer is true: then it is kept. */
-bool router_hold(struct engine *e, size_t group, const struct event *ev);
+bool router_hold(struct engine *e, size_t group, const struct asker_slot *s,
+                 const struct event *ev);
 void router_count(struct engine *e, size_t group, const struct event *ev);
 void router_fill(struct engine *e, const struct op *op); /* rows of group 0 */
 uint64_t router_next_ms(struct engine *e);

@@ -1,8 +1,9 @@
 /* order.h - what an engine needs from whatever puts ops in order.
  *
- * submit() hands an op over; sooner or later, in the same order on every node, the order calls
- * engine_ordered() with it: at once (memory) or when a majority has it on disk (raft). read()
- * calls engine_readable() when the applied state is at least as new as the call. */
+ * submit() hands an op over; sooner or later, in the same order on every node, the order stamps it
+ * with a time and calls engine_ordered() with it: at once (memory) or when a majority has it on
+ * disk (raft). read() does the same with engine_readable() when the applied state is at least as
+ * new as the call. */
 #ifndef BELAY_ENGINE_ORDER_H
 #define BELAY_ENGINE_ORDER_H
 
@@ -18,9 +19,9 @@ struct order;
 struct order_ops {
     void (*open)(struct order *o, struct engine *e);              /* from engine_open(), once */
     void (*submit)(struct order *o, size_t group, struct op *op); /* borrowed */
-    void (*read)(struct order *o, size_t group, const struct op *op); /* borrowed */
-    void (*flush)(struct order *o);                                   /* NULL: nothing to do */
-    bool (*leads)(const struct order *o, size_t group); /* may it tick? NULL: yes */
+    void (*read)(struct order *o, size_t group, struct op *op);   /* borrowed */
+    void (*flush)(struct order *o);                               /* NULL: nothing to do */
+    bool (*leads)(const struct order *o, size_t group);           /* may it tick? NULL: yes */
     /* For how long this node may have missed something; *ret_now_ms: what time it is as far as
      * it knows. NULL: it misses nothing. */
     uint64_t (*age)(const struct order *o, size_t group, uint64_t *ret_now_ms);

@@ -17,12 +17,16 @@ static void memory_open(struct order *o, struct engine *e)
 
 static void memory_submit(struct order *o, size_t group, struct op *op)
 {
-    engine_ordered(((struct order_memory *)o)->engine, group, op);
+    struct engine *e = ((struct order_memory *)o)->engine;
+    op->now_ms = engine_stamp(e, group);
+    engine_ordered(e, group, op);
 }
 
-static void memory_read(struct order *o, size_t group, const struct op *op)
+static void memory_read(struct order *o, size_t group, struct op *op)
 {
-    engine_readable(((struct order_memory *)o)->engine, group, op);
+    struct engine *e = ((struct order_memory *)o)->engine;
+    op->now_ms = engine_stamp(e, group);
+    engine_readable(e, group, op);
 }
 
 static void memory_close(struct order *o)

@@ -120,9 +120,10 @@ static void held_free(struct held_answer *h)
     free(h);
 }
 
-bool router_hold(struct engine *e, size_t group, const struct event *ev)
+bool router_hold(struct engine *e, size_t group, const struct asker_slot *s,
+                 const struct event *ev)
 {
-    bool keeps = buf_len(&engine_slot(e, ev->asker)->then) > 0;
+    bool keeps = buf_len(&s->then) > 0;
     if (ev->posted == 0 && !keeps && !still_ends(e, ev))
         return false;
     held_add(e, group, ev);
@@ -206,7 +207,6 @@ static void act(struct engine *e, const struct event *ev, struct buf *bytes)
     else
         op.flags |= OP_OVER;
     size_t group = router_route(e, &op);
-    op.now_ms = engine_stamp(e, group);
     e->order->ops->submit(e->order, group, &op);
     arena_done(&a);
     buf_done(bytes);
@@ -282,7 +282,7 @@ static bool is_kept(struct engine *e, size_t group, struct op *op)
     return true;
 }
 
-bool router_keep(struct engine *e, size_t group, struct op *op)
+static bool keep_first(struct engine *e, size_t group, struct op *op)
 {
     if (group == 0 || op->session.len == 0 || op_is_read(op->kind))
         return false;
@@ -292,7 +292,6 @@ bool router_keep(struct engine *e, size_t group, struct op *op)
     op_encode(op, &s->then);
     BELAY_CHECK(!s->then.oom);
     struct op enrol = {.kind = OP_SESSION_ENROL,
-                       .now_ms = engine_stamp(e, 0),
                        .asker = op->asker,
                        .account = name_of(op->account, op->session).account,
                        .session = op->session,
@@ -304,10 +303,8 @@ bool router_keep(struct engine *e, size_t group, struct op *op)
 }
 
 /* What it does to the session is ordered behind every keep from before it. */
-void router_submitted(struct engine *e, const struct op *op)
+static void end_session(struct engine *e, const struct op *op)
 {
-    if (n_groups(e) == 1 || (op->kind != OP_SESSION_DETACH && op->kind != OP_SESSION_CLOSE))
-        return;
     e->detached_ms = engine_clock(e);
     kept_drop(e, name_of(op->account, op->session));
     struct asker_slot *s = op->asker ? engine_slot(e, op->asker) : NULL;
@@ -316,6 +313,15 @@ void router_submitted(struct engine *e, const struct op *op)
         put_name(&s->ending->name, name_of(op->account, op->session));
         list_push_back(&e->ending, &s->ending->in_engine);
     }
+}
+
+bool router_keep(struct engine *e, size_t group, struct op *op)
+{
+    if (n_groups(e) == 1)
+        return false;
+    if (op->kind == OP_SESSION_DETACH || op->kind == OP_SESSION_CLOSE)
+        end_session(e, op);
+    return keep_first(e, group, op);
 }
 
 /* What could come between this keep and the next use, and make the session's end an earlier one?
@@ -393,7 +399,6 @@ static void carry(struct engine *e, unsigned from, unsigned to, struct carried *
         *c = (struct carried){0};
     if (taken >= waiting && c->confirmed < taken) {
         struct op op = {.kind = OP_TAKEN, .target = to, .fence = taken};
-        op.now_ms = engine_stamp(e, from);
         c->confirmed = taken;
         c->at_ms = now;
         e->order->ops->submit(e->order, from, &op);
@@ -407,7 +412,6 @@ static void carry(struct engine *e, unsigned from, unsigned to, struct carried *
         size_t n = machine_outbox(m, to, next, &messages);
         struct op op = {.kind = OP_MESSAGES, .target = from, .fence = next};
         op.program = buf_slice(&messages);
-        op.now_ms = engine_stamp(e, to);
         e->order->ops->submit(e->order, to, &op);
         buf_done(&messages);
         next += n;

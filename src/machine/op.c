@@ -107,22 +107,41 @@ static bool has_names(struct names v)
     return v.n != 0;
 }
 
-static void put_u64(struct buf *out, uint64_t v)
+static size_t size_u64(uint64_t v)
 {
-    varint_put(out, v);
+    return varint_size(v);
 }
 
-static void put_bytes(struct buf *out, struct slice v)
+static size_t size_bytes(struct slice v)
 {
-    varint_put_bytes(out, v);
+    return varint_size(v.len) + v.len;
 }
 
-static void put_names(struct buf *out, struct names v)
+static size_t size_names(struct names v)
 {
     BELAY_CHECK(v.n == 0 || v.items);
-    varint_put(out, v.n);
+    size_t size = varint_size(v.n);
     for (size_t i = 0; i < v.n; i++)
-        varint_put_bytes(out, v.items[i]);
+        size += size_bytes(v.items[i]);
+    return size;
+}
+
+static char *put_u64(char *p, uint64_t v)
+{
+    return varint_write(p, v);
+}
+
+static char *put_bytes(char *p, struct slice v)
+{
+    return slice_put(varint_write(p, v.len), v);
+}
+
+static char *put_names(char *p, struct names v)
+{
+    p = varint_write(p, v.n);
+    for (size_t i = 0; i < v.n; i++)
+        p = put_bytes(p, v.items[i]);
+    return p;
 }
 
 static void get_u64(struct reader *r, struct arena *a, uint64_t *ret)
@@ -163,17 +182,28 @@ void op_encode(const struct op *op, struct buf *out)
 {
     BELAY_CHECK((size_t)op->kind < OP_KIND_COUNT);
     uint32_t present = 0;
-#define X(type, field) present |= (uint32_t)has_##type(op->field) << FIELD_##field;
+    size_t size = 0;
+#define X(type, field)                                                                         \
+    if (has_##type(op->field)) {                                                               \
+        present |= 1u << FIELD_##field;                                                        \
+        size += size_##type(op->field);                                                        \
+    }
     OP_FIELD_MAP(X)
 #undef X
-    buf_put_byte(out, (char)version_of(op));
-    buf_put_byte(out, (char)op->kind);
-    varint_put(out, present);
+    size += 2 + varint_size(present);
+    if (!buf_reserve(out, size))
+        return;
+    char *p = out->mem + out->end;
+    out->end += size;
+    *p++ = (char)version_of(op);
+    *p++ = (char)op->kind;
+    p = varint_write(p, present);
 #define X(type, field)                                                                         \
     if (present & 1u << FIELD_##field)                                                         \
-        put_##type(out, op->field);
+        p = put_##type(p, op->field);
     OP_FIELD_MAP(X)
 #undef X
+    BELAY_CHECK(p == out->mem + out->end);
 }
 
 enum belay_err op_decode(struct slice in, struct arena *a, struct op *ret_op)

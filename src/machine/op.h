@@ -1,7 +1,7 @@
 /* op.h - what can be asked of the state machine, and its versioned binary form.
  *
  * An op is complete: everything that decides its outcome is in it, also the time and every
- * random choice. The engine stamps `index` and `now_ms`; the rest comes from the command. All
+ * random choice. Its order sets `index` and `now_ms`; the rest comes from the command. All
  * slices are borrowed. A field that is zero or empty is absent. */
 #ifndef BELAY_MACHINE_OP_H
 #define BELAY_MACHINE_OP_H
@@ -221,7 +221,7 @@ struct lease_terms {
  * waits for it, `target` (1 + enum lock_state), `number` (held for so many ms at least), `permits`
  * (so many waiters at least); and `fence` is enum lock_sort. */
 #define OP_FIELD_MAP(X)                                                                        \
-    X(u64, now_ms) /* state-machine time, stamped by the engine */                             \
+    X(u64, now_ms) /* state-machine time, when it was ordered */                               \
     X(u64, asker)  /* who gets the answer; 0: nobody */                                        \
     X(bytes, account)                                                                          \
     X(bytes, ns)                                                                               \

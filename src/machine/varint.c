@@ -3,25 +3,17 @@
 
 enum { NUMBER_BYTES_MAX = 10 };
 
-static char *put_number(char *p, uint64_t v) /* the end */
-{
-    for (; v >= 0x80; v >>= 7)
-        *p++ = (char)(v | 0x80);
-    *p++ = (char)v;
-    return p;
-}
-
 void varint_put(struct buf *out, uint64_t v)
 {
     if (buf_reserve(out, NUMBER_BYTES_MAX))
-        out->end = (size_t)(put_number(out->mem + out->end, v) - out->mem);
+        out->end = (size_t)(varint_write(out->mem + out->end, v) - out->mem);
 }
 
 void varint_put_bytes(struct buf *out, struct slice s)
 {
     if (!buf_reserve(out, NUMBER_BYTES_MAX + s.len))
         return;
-    char *p = put_number(out->mem + out->end, s.len);
+    char *p = varint_write(out->mem + out->end, s.len);
     out->end = (size_t)(slice_put(p, s) - out->mem);
 }
 

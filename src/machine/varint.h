@@ -10,6 +10,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+static inline size_t varint_size(uint64_t v)
+{
+    return (size_t)(70 - __builtin_clzll(v | 1)) / 7;
+}
+
+/* At p, where there is room; the end of it. */
+static inline char *varint_write(char *p, uint64_t v)
+{
+    for (; v >= 0x80; v >>= 7)
+        *p++ = (char)(v | 0x80);
+    *p++ = (char)v;
+    return p;
+}
+
 void varint_put(struct buf *out, uint64_t v);
 void varint_put_bytes(struct buf *out, struct slice s);
 

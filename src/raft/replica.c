@@ -619,6 +619,7 @@ void replica_tick(struct replica *o)
 static void raft_submit(struct order *base, size_t group_no, struct op *op)
 {
     BELAY_CHECK(group_no < base->n_groups && !op_is_read(op->kind));
+    BELAY_CHECK(op->now_ms == 0); /* the leader says when */
     struct replica *o = replica_of(base);
     struct replica_group *r = &o->replicas[group_no];
     o->stirred = true;
@@ -628,13 +629,11 @@ static void raft_submit(struct order *base, size_t group_no, struct op *op)
     else if (r->n_pending >= ORDER_PENDING_MAX && op->kind != OP_CANCEL)
         engine_unavailable(o->engine, group_no, op->asker, false,
                            "too many requests are waiting");
-    else {
-        op->now_ms = 0; /* the leader says when */
+    else
         (void)add_pending(r, op, replica_now(o) + ORDER_PATIENCE_MS + op->wait_ms);
-    }
 }
 
-static void raft_read(struct order *base, size_t group_no, const struct op *op)
+static void raft_read(struct order *base, size_t group_no, struct op *op)
 {
     BELAY_CHECK(group_no < base->n_groups && op_is_read(op->kind));
     struct replica *o = replica_of(base);

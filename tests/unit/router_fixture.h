@@ -65,13 +65,8 @@ static inline void boxes_submit(struct order *o, size_t shard, struct op *op)
     if (b->lossy && messages && choice_one_in(b->chance, 3))
         return;
     assert_true(box->n < BOX_MAX);
+    op->now_ms = engine_stamp(b->engine, shard);
     op_encode(op, &box->ops[box->n++]);
-}
-
-static inline void boxes_read(struct order *o, size_t shard, const struct op *op)
-{
-    struct op copy = *op;
-    boxes_submit(o, shard, &copy);
 }
 
 static inline bool boxes_lead(const struct order *o, size_t shard)
@@ -90,7 +85,7 @@ static inline void boxes_close(struct order *o)
 
 static const struct order_ops boxes_ops = {.open = boxes_open,
                                            .submit = boxes_submit,
-                                           .read = boxes_read,
+                                           .read = boxes_submit,
                                            .leads = boxes_lead,
                                            .close = boxes_close};
 

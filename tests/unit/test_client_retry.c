@@ -1,6 +1,7 @@
-/* test_client_retry.c - what libbelay sends again is what the server's one table allows: a command
- * that takes a request id gets one, one that takes STALE only looks, and of the others only those
- * are sent twice that do the same when they are done twice. */
+/* test_client_retry.c - what libbelay sends again follows from what a command takes: one that takes
+ * a request id gets one, one that takes STALE only looks, and of the others only those are sent
+ * twice that do the same when they are done twice. So the column `again` of the table fits the
+ * parameters beside it, and libbelay reads both as the server does. */
 #include "client/client.h"
 
 #include <setjmp.h>
@@ -12,7 +13,7 @@
 static const struct row {
     const char *name, *positions, *options;
 } rows[] = {
-#define CMD(id, name, function, flags, need, method, path, positions, options, summary)        \
+#define CMD(id, name, fn, flags, need, again, method, path, positions, options, summary)       \
     {name, #positions, #options},
 #include "command/commands.def"
 #undef CMD
@@ -83,10 +84,55 @@ static void what_may_be_sent_again_is_what_the_table_says(void **state)
     }
 }
 
+/* `prompt`: it is answered at once. */
+static const struct saying {
+    const char *text;
+    enum again want;
+    bool prompt;
+} sayings[] = {
+    {"ACQUIRE n o WAIT 0", AGAIN_WITH_ID, false},
+    {"CONVERT n 7 MODE shared", AGAIN_WITH_ID, false},
+    {"TXN {}", AGAIN_WITH_ID, false},
+    {"session open", AGAIN_WITH_ID, true},
+    {"session", AGAIN_NEVER, false},
+    {"SESSION NAMESPACE", AGAIN_NEVER, false},
+    {"ping", AGAIN_AS_IT_IS, true},
+    {"PIN", AGAIN_NEVER, false},
+    {"PINGS", AGAIN_NEVER, false},
+    {"CLUSTER STATUS", AGAIN_AS_IT_IS, true},
+    {"CLUSTER ADD n h:1", AGAIN_NEVER, false},
+    {"RELEASE REQUEST 7", AGAIN_WITH_ID, true}, /* a lock of that name */
+    {"RELEASE n OWNER REQUEST 7", AGAIN_WITH_ID, true},
+    {"RELEASE n owner o REQUEST mine", AGAIN_AS_IT_IS, true},
+    {"RELEASE n 7 request mine", AGAIN_AS_IT_IS, true},
+    {"BODY n OWNER o REQUEST text", AGAIN_WITH_ID, true},
+    {"BODY n OWNER o text REQUEST mine", AGAIN_AS_IT_IS, true},
+};
+
+static void a_request_id_is_told_from_other_words(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof sayings / sizeof *sayings; i++) {
+        const struct saying *s = &sayings[i];
+        struct belay_bytes words[BELAY_WORDS_MAX];
+        size_t n = 0;
+        for (const char *at = s->text; *at; at += strspn(at, " ")) {
+            words[n] = bytes(at, strcspn(at, " "));
+            at += words[n++].len;
+        }
+        if (retry_kind(words, n) != s->want || retry_is_prompt(words, n) != s->prompt)
+            fail_msg("%s: %d, prompt %d", s->text, retry_kind(words, n),
+                     retry_is_prompt(words, n));
+    }
+    struct belay_bytes one = bytes("SESSION OPEN", 12);
+    assert_int_equal(retry_kind(&one, 1), AGAIN_NEVER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_may_be_sent_again_is_what_the_table_says),
+        cmocka_unit_test(a_request_id_is_told_from_other_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
