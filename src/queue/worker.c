@@ -629,16 +629,24 @@ static void on_control_notify(void *arg, const char *channel, const char *payloa
 /* ---- setting up ----------------------------------------------------------------------------
  */
 
+static char *with_schema(const char *text, const char *schema)
+{
+    struct buf b = {0};
+    for (; *text; text++)
+        if (*text == '@')
+            text_put_ident(&b, schema);
+        else
+            buf_put_byte(&b, *text);
+    char *sql = mem_dup(buf_data(&b), buf_len(&b));
+    buf_done(&b);
+    return sql;
+}
+
 static void make_sql(struct worker *w)
 {
     const char *schema = w->o->base.schema ? w->o->base.schema : "belay";
     struct buf b = {0};
-#define X(name, before, after)                                                                 \
-    buf_clear(&b);                                                                             \
-    buf_put_str(&b, before);                                                                   \
-    text_put_ident(&b, schema);                                                                \
-    buf_put_str(&b, "." after);                                                                \
-    w->sql.name = mem_dup(buf_data(&b), buf_len(&b));
+#define X(name, text) w->sql.name = with_schema(text, schema);
     WORKER_SQL(X)
 #undef X
     buf_clear(&b);
@@ -655,7 +663,7 @@ static void make_sql(struct worker *w)
 
 static void free_sql(struct worker *w)
 {
-#define X(name, before, after) free(w->sql.name);
+#define X(name, text) free(w->sql.name);
     WORKER_SQL(X)
 #undef X
     free(w->channel_push);

@@ -51,7 +51,10 @@ struct lease_worker {
     unsigned settle_failures; /* in a row, of the kind that time mends */
     uv_timer_t *pause;        /* until the next try to settle */
     uint64_t claim_sent_ms;
-    uint64_t told_until; /* others know that they should look then */
+    /* Others look then: the first of our leases may have ended. What we claim until then has
+     * not, and they see it when they look. */
+    uint64_t told_until;
+    bool telling; /* with the claim on its way, if it finds something */
     uv_timer_t *beat;
     uint64_t beat_sent_ms;
     bool beating, beat_again;
@@ -352,21 +355,6 @@ static void send_unfold(struct lease_worker *l)
     l->claim_on_its_way = true;
 }
 
-/* Others look when the first of our leases may have ended. What we claim until then has not,
- * and they see it when they look. */
-static void tell_others(struct lease_worker *l)
-{
-    struct worker *w = l->w;
-    uint64_t now = uv_now(&w->loop);
-    if (now < l->told_until || !pg_is_up(w->control))
-        return;
-    char ms[24];
-    (void)snprintf(ms, sizeof ms, "%u", w->lease_ms);
-    const char *p[] = {ms};
-    worker_ask(w->control, w->sql.announce_look, 1, p, NULL, NULL);
-    l->told_until = now + w->lease_ms;
-}
-
 static void on_claim(void *arg, const PGresult *res)
 {
     struct lease_worker *l = arg;
@@ -396,7 +384,8 @@ static void on_claim(void *arg, const PGresult *res)
     if (c.n_group > 0) {
         pass_found(&l->pass);
         sleep_found(w);
-        tell_others(l);
+        if (l->telling)
+            l->told_until = l->claim_sent_ms + w->lease_ms;
     }
     if (c.bundle && !w->stopping)
         send_unfold(l);
@@ -414,6 +403,8 @@ static void send_claim(struct lease_worker *l, size_t n)
     text_put_uuids(&processes, n);
     (void)snprintf(line, sizeof line, "%" PRId64, l->pass.line[q]);
     (void)snprintf(lease, sizeof lease, "%u", w->lease_ms);
+    l->claim_sent_ms = uv_now(&w->loop);
+    l->telling = l->claim_sent_ms >= l->told_until;
     const char *p[] = {w->o->queues[q].name,
                        line,
                        buf_cstr(&processes),
@@ -421,10 +412,10 @@ static void send_claim(struct lease_worker *l, size_t n)
                        w->name,
                        w->o->base.require_created ? "t" : "f",
                        l->pass.careful ? "t" : "f",
-                       l->pass.unfolded == PASS_UNFOLD_MAX ? "t" : "f"};
-    worker_ask(l->pg, w->sql.claim_lease, 8, p, on_claim, l);
+                       l->pass.unfolded == PASS_UNFOLD_MAX ? "t" : "f",
+                       l->telling ? "t" : "f"};
+    worker_ask(l->pg, w->sql.claim_lease, 9, p, on_claim, l);
     l->claim_on_its_way = true;
-    l->claim_sent_ms = uv_now(&w->loop);
     buf_done(&processes);
 }
 

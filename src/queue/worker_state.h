@@ -9,34 +9,36 @@
 #include "queue/runner.h"
 #include "queue/worker.h"
 
-/* The statements, with the schema's name in them. One row: name, what stands before the
- * schema's name, and after it. A single value is asked for without FROM: that is cheaper. */
-#define WORKER_SQL(X)                                                                           \
-    X(version, "SELECT ", "version()")                                                          \
-    X(ready, "SELECT ", "ready($1)")                                                            \
-    X(tend, "SELECT * FROM ", "tend($1, $2, $3, $4, $5, $6)")                                   \
-    X(drained, "SELECT ", "drained($1)")                                                        \
-    X(drain_waits, "SELECT ", "drain_waits($1)")                                                \
-    X(announce_done, "SELECT ", "announce_done($1)")                                            \
-    X(announce_look, "SELECT ", "announce_look($1)")                                            \
-    X(fall_asleep, "SELECT * FROM ", "fall_asleep($1, $2)")                                     \
-    X(get_up, "SELECT ", "get_up($1)")                                                          \
-    X(unfold, "SELECT ", "unfold($1)")                                                          \
-    X(claim, "SELECT * FROM ", "claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")           \
-    X(complete, "UPDATE ",                                                                      \
-      "claimed SET status = 'complete', outcome = $2, error = NULL, process = $3, fence = $4, " \
-      "worker = $5, attempts = attempts + 1, claimed_at = now(), "                              \
-      "settled_at = clock_timestamp() WHERE id = ANY ($1)")                                     \
-    X(settle, "SELECT ", "settle($1, $2, $3, $4, $5, $6, $7, $8)")                              \
-    X(unbegin, "SELECT ", "unbegin($1)")                                                        \
-    X(again, "SELECT ", "again($1, $2, $3, $4, $5, $6)")                                        \
-    X(claim_lease, "SELECT * FROM ", "claim_lease($1, $2, $3, $4, $5, $6, $7, $8)")             \
-    X(settle_lease, "SELECT * FROM ", "settle_lease($1, $2, $3, $4, $5, $6, $7, $8, $9)")       \
-    X(give_back, "SELECT ", "give_back($1, $2)")                                                \
-    X(beat, "SELECT * FROM ", "beat($1, $2, $3)")
+/* The statements: name and text, where @ stands for the schema's name. A single value is asked
+ * for without FROM: that is cheaper. Others hear of the first claim of leases for a while in its
+ * own transaction: a worker that dies behind it is missed when they end. */
+#define WORKER_SQL(X)                                                                          \
+    X(version, "SELECT @.version()")                                                           \
+    X(ready, "SELECT @.ready($1)")                                                             \
+    X(tend, "SELECT * FROM @.tend($1, $2, $3, $4, $5, $6)")                                    \
+    X(drained, "SELECT @.drained($1)")                                                         \
+    X(drain_waits, "SELECT @.drain_waits($1)")                                                 \
+    X(announce_done, "SELECT @.announce_done($1)")                                             \
+    X(fall_asleep, "SELECT * FROM @.fall_asleep($1, $2)")                                      \
+    X(get_up, "SELECT @.get_up($1)")                                                           \
+    X(unfold, "SELECT @.unfold($1)")                                                           \
+    X(claim, "SELECT * FROM @.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")            \
+    X(complete,                                                                                \
+      "UPDATE @.claimed SET status = 'complete', outcome = $2, error = NULL, process = $3, "   \
+      "fence = $4, worker = $5, attempts = attempts + 1, claimed_at = now(), "                 \
+      "settled_at = clock_timestamp() WHERE id = ANY ($1)")                                    \
+    X(settle, "SELECT @.settle($1, $2, $3, $4, $5, $6, $7, $8)")                               \
+    X(unbegin, "SELECT @.unbegin($1)")                                                         \
+    X(again, "SELECT @.again($1, $2, $3, $4, $5, $6)")                                         \
+    X(claim_lease, "SELECT *, CASE WHEN $9 AND id IS NOT NULL AND row_number() OVER () = 1 "   \
+                   "THEN @.announce_look($4) END "                                             \
+                   "FROM @.claim_lease($1, $2, $3, $4, $5, $6, $7, $8)")                       \
+    X(settle_lease, "SELECT * FROM @.settle_lease($1, $2, $3, $4, $5, $6, $7, $8, $9)")        \
+    X(give_back, "SELECT @.give_back($1, $2)")                                                 \
+    X(beat, "SELECT * FROM @.beat($1, $2, $3)")
 
 struct worker_sql {
-#define X(name, before, after) char *name;
+#define X(name, text) char *name;
     WORKER_SQL(X)
 #undef X
 };

@@ -374,6 +374,8 @@ static void asked(struct replica *o, const struct peer_message *msg)
     struct admin_request wish;
     if (!wish_of(msg, &wish))
         return;
+    if (msg->term < last->run || (msg->term == last->run && msg->seq < last->seq))
+        return; /* late: it has asked for something else since */
     if (last->run != msg->term || last->seq != msg->seq) {
         enum belay_err err = perform(o, &wish);
         if (err == BELAY_ERR_NOT_LEADER || err == BELAY_ERR_UNAVAILABLE)

@@ -249,8 +249,8 @@ struct player;
 struct claim { /* what a player has to do with one lock */
     struct player *by;
     char name[NAME_BYTES];
-    bool asked, shared, kept;
-    bool asks_shared, asks_kept;
+    bool asked, shared, kept, in_session;
+    bool asks_shared, asks_kept, asks_in_session;
     uint64_t fence;
     int answer, release; /* how its last acquire and release ended, for a failure's text */
     uint64_t released;   /* that release was of this fence; 0: by owner */
@@ -344,6 +344,7 @@ static void storm_granted(struct belay *b, int err, const struct belay_grant *g,
     storm.grants++;
     c->shared = c->asks_shared;
     c->kept = c->asks_kept;
+    c->in_session = c->asks_in_session;
     c->fence = g->fence;
     if (!belay_held(b, c->name, g->fence))
         fail_msg("%s was handed %s, whose lease is over", c->by->owner, c->name);
@@ -377,6 +378,7 @@ static void do_ask(struct player *p, struct claim *c)
     bool is_rw = c == &p->claims[LOCKS - 1];
     c->asks_shared = is_rw && draw(2);
     c->asks_kept = draw(2);
+    c->asks_in_session = belay_session_id(p->b)[0];
     struct belay_acquire want = {.name = c->name,
                                  .owner = p->owner,
                                  .mode = c->asks_shared ? BELAY_SHARED : BELAY_EXCLUSIVE,
@@ -422,14 +424,9 @@ static void do_session(struct player *p)
         ignored = belay_session_close(p->b); /* one that is lost */
         ignored = belay_session_open(p->b, ttl, ttl, p->owner);
     } else if (draw(3) == 0) {
-        bool kept[LOCKS];
-        for (size_t l = 0; l < LOCKS; l++) {
-            kept[l] = p->claims[l].kept;
-            p->claims[l].kept = false; /* nobody tells what is given up */
-        }
-        ignored = belay_session_close(p->b);
         for (size_t l = 0; l < LOCKS; l++)
-            p->claims[l].kept = kept[l] && believes(&p->claims[l]);
+            p->claims[l].kept &= !p->claims[l].in_session; /* nobody tells what is given up */
+        ignored = belay_session_close(p->b);
     } else {
         struct belay_txn_result r;
         struct belay_txn txn = {.wait_ms = (int64_t)draw(draw(6) ? 30 : 400),

@@ -562,7 +562,7 @@ static struct world *begin_with_one_fast_clock(void)
     return w;
 }
 
-/* belay_clock_rate_ppm: a millisecond of doubt in a minute is 17. */
+/* A millisecond of doubt in a minute is 17 ppm. */
 static void nodes_know_the_rates_of_each_others_clocks(void **state)
 {
     (void)state;

@@ -168,12 +168,49 @@ static void a_backup_is_restored_whoever_had_the_first_place(void **state)
     buf_done(&file);
 }
 
+/* At node 1, which leads group 0: from node 2, and longer under way than what it said since. */
+static void remove_late(struct world *w, uint64_t run_no, uint64_t seq)
+{
+    struct buf frame = {0};
+    peer_message_put(&(struct peer_message){.type = WIRE_ASK,
+                                            .from = 2,
+                                            .term = run_no,
+                                            .seq = seq,
+                                            .index = WISH_REMOVE,
+                                            .conf = SLICE("n4")},
+                     &frame);
+    node_send(&w->nodes[2], 1, buf_slice(&frame));
+    buf_done(&frame);
+    run(w, 3000);
+}
+
+static void a_wish_that_comes_after_the_next_one_is_too_late(void **state)
+{
+    (void)state;
+    struct world *w = begin(3);
+    run(w, 5000);
+    uint64_t first = raft(&w->nodes[2])->run;
+    assert_int_equal(ask_wish(w, 2, WISH_REMOVE, REPLACED, 0).err, BELAY_ERR_NOT_FOUND);
+    add(w, 2);
+    remove_late(w, first, 1);
+    assert_string_equal(members(w, 1, 0), "1 2 3 4l");
+    stop(w, 2);
+    start(w, 2);
+    run(w, 5000);
+    assert_true(raft(&w->nodes[2])->run > first);
+    add(w, 2); /* it is there */
+    remove_late(w, first, 2);
+    assert_string_equal(members(w, 1, 0), "1 2 3 4l");
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_newer_node_has_room_when_the_older_one_is_not_heard),
         cmocka_unit_test(members_are_replaced_without_end),
         cmocka_unit_test(a_backup_is_restored_whoever_had_the_first_place),
+        cmocka_unit_test(a_wish_that_comes_after_the_next_one_is_too_late),
     };
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
