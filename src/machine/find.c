@@ -130,6 +130,7 @@ static void holders(const struct machine *m, const struct lock *l, const struct 
                     struct event *ev, struct effects *fx)
 {
     struct lock_row *row = ev->locks;
+    BELAY_DCHECK(lock_is_sound(l));
     row->holders_total = l->n_holds;
     row->holders = arena_alloc(&fx->arena, query_page(op) * sizeof *row->holders);
     list_each (it, &l->holds) { /* LIMIT_HOLDERS of them at most */
@@ -149,6 +150,7 @@ static void holders(const struct machine *m, const struct lock *l, const struct 
 static bool is_behind(struct rank_node *n, uint64_t ticket)
 {
     const struct wait *w = list_item(n, const struct wait, rank);
+    BELAY_DCHECK(wait_is_linked(w));
     return ticket == 0 || (!w->upgrade && w->end.seq > ticket);
 }
 

@@ -114,6 +114,7 @@ static size_t size_u64(uint64_t v)
 
 static size_t size_bytes(struct slice v)
 {
+    BELAY_DCHECK(v.len == 0 || v.data);
     return varint_size(v.len) + v.len;
 }
 
