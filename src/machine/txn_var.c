@@ -62,15 +62,23 @@ static void change(struct eval *e, struct record *r, struct record *prev, bool a
         record_unlink(e->m, r, prev);
 }
 
-static struct record *own_record(const struct slot *slot, const struct session *session,
-                                 struct record **ret_prev)
+/* *ret_own: the session's own record, or NULL; *ret_prev: the one before it, or the last. False:
+ * another's is exclusive, and that is respected. One walk for both, as records may lie anywhere in
+ * memory. */
+static bool own_record(const struct slot *slot, const struct session *session, bool respects,
+                       struct record **ret_own, struct record **ret_prev)
 {
     BELAY_DCHECK((slot->records == NULL) == (slot->n_records == 0));
-    *ret_prev = NULL;
-    for (struct record *r = slot->records; r; *ret_prev = r, r = r->next)
+    *ret_own = *ret_prev = NULL;
+    for (struct record *r = slot->records; r && (respects || !*ret_own); r = r->next) {
         if (r->session == session)
-            return r;
-    return NULL; /* prev is the last one */
+            *ret_own = r;
+        else if (respects && r->exclusive)
+            return false;
+        else if (!*ret_own)
+            *ret_prev = r;
+    }
+    return true;
 }
 
 static bool is_match(const struct record *r, const struct program_var *v,
@@ -112,19 +120,6 @@ static struct txn_limit set_limit(const struct eval *e, const struct slot *slot,
     return limit;
 }
 
-static bool may_join(const struct slot *slot, const struct program_var *v,
-                     const struct session *session)
-{
-    BELAY_DCHECK(slot->records);
-    if (!(v->flags & VAR_ALLOW_DUPLICATES))
-        return false;
-    if (v->flags & VAR_RESPECT_EXCLUSIVE)
-        for (const struct record *r = slot->records; r; r = r->next)
-            if (r->exclusive && r->session != session)
-                return false;
-    return true;
-}
-
 bool txn_set(struct eval *e, const struct program_var *v)
 {
     struct slot_place place;
@@ -133,9 +128,9 @@ bool txn_set(struct eval *e, const struct program_var *v)
     if (e->stopped)
         return false;
     if (slot && slot->records) {
-        if (!may_join(slot, v, e->session))
+        if (!(v->flags & VAR_ALLOW_DUPLICATES) ||
+            !own_record(slot, e->session, v->flags & VAR_RESPECT_EXCLUSIVE, &own, &prev))
             return false;
-        own = own_record(slot, e->session, &prev);
     }
     struct txn_limit limit = set_limit(e, slot, own, v->value.len);
     if (limit.text)
@@ -161,8 +156,9 @@ bool txn_delete(struct eval *e, const struct program_var *v)
 {
     struct slot_place place;
     struct slot *slot = slot_of(e, v, &place);
-    struct record *prev;
-    struct record *own = slot ? own_record(slot, e->session, &prev) : NULL;
+    struct record *prev = NULL, *own = NULL;
+    if (slot)
+        (void)own_record(slot, e->session, false, &own, &prev);
     if (!own || !is_match(own, v, NULL))
         return false;
     BELAY_DCHECK(own->slot == slot && (prev ? prev->next : slot->records) == own);
