@@ -10,6 +10,7 @@
             ".incbin \"" path "\"\n"                                                           \
             ".byte 0\n"                                                                        \
             ".popsection\n");                                                                  \
+    /* NOLINTNEXTLINE(bugprone-macro-parentheses): a name */                                   \
     extern const char name[] __attribute__((visibility("hidden")))
 
 FILE_IN_BINARY(console_html, "console/dist/index.html");
