@@ -136,6 +136,7 @@ const scenarios = {
     await page.locator(".chain", { hasText: "step-5" }).waitFor();
     assert.equal(await page.locator(".graph .node").count(), 7);
     assert.equal(await page.locator(".graph .edge").count(), 5);
+    await seen("None since this page was opened");
     await ask("deadlock");
     await page.locator("li.deadlock", { hasText: "would have closed a circle" }).waitFor();
     await page.locator(".graph .node", { hasText: "step-3" }).click();

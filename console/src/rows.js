@@ -18,30 +18,41 @@ export function longList(list) {
   const head = h("div", { class: "head", role: "row" }, list.heads.map((t) => h("span", { role: "columnheader" }, t)));
   const scroller = h("div", { class: "list", role: "table", "aria-label": list.label, tabindex: 0, onscroll: () => { draw(); void more(); } }, head, body);
   const element = h("div", {}, scroller, state);
-  const all = () => pages.flatMap((p) => p.rows);
+  const count = () => pages.reduce((n, p) => n + p.rows.length, 0);
+  /** @param {number} from @param {number} to @returns {T[]} */
+  const slice = (from, to) => {
+    /** @type {T[]} */
+    const rows = [];
+    let at = 0;
+    for (const p of pages) {
+      if (at < to && at + p.rows.length > from) rows.push(...p.rows.slice(Math.max(0, from - at), to - at));
+      at += p.rows.length;
+    }
+    return rows;
+  };
   const window_ = () => [Math.floor(scroller.scrollTop / ROW), Math.ceil((scroller.scrollTop + scroller.clientHeight) / ROW)];
 
   function draw() {
-    const rows = all();
+    const n = count();
     const [first, last] = window_();
-    const from = Math.max(0, first - AHEAD), to = Math.min(rows.length, last + AHEAD);
+    const from = Math.max(0, first - AHEAD), to = Math.min(n, last + AHEAD);
     const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.row : undefined;
-    body.style.height = `${rows.length * ROW}px`;
-    scroller.setAttribute("aria-rowcount", String(pages.at(-1)?.next ? -1 : rows.length + 1));
-    fill(body, rows.slice(from, to).map((row, i) => {
+    body.style.height = `${n * ROW}px`;
+    scroller.setAttribute("aria-rowcount", String(pages.at(-1)?.next ? -1 : n + 1));
+    fill(body, slice(from, to).map((row, i) => {
       const a = h("a", { class: "line", role: "row", href: list.href(row), "aria-rowindex": from + i + 2, "data-row": from + i },
         list.cells(row).map((cell) => h("span", { role: "cell" }, cell)));
       a.style.top = `${(from + i) * ROW}px`;
       return a;
     }));
     if (focused !== undefined) /** @type {HTMLElement | null} */ (body.querySelector(`[data-row="${CSS.escape(focused)}"]`))?.focus({ preventScroll: true });
-    fill(state, rows.length === 0 ? list.empty : `${rows.length.toLocaleString()} shown${pages.at(-1)?.next ? ", more below" : ""}`);
+    fill(state, n === 0 ? list.empty : `${n.toLocaleString()} shown${pages.at(-1)?.next ? ", more below" : ""}`);
   }
 
   /** What is missing below. */
   async function more() {
     const last = pages.at(-1);
-    if (busy || !last?.next || window_()[1] < all().length - 50) return;
+    if (busy || !last?.next || window_()[1] < count() - 50) return;
     busy = true;
     const mine = generation;
     try {

@@ -12,7 +12,7 @@ const KINDS = ["granted", "queued", "refused", "timeout", "deadlock", "released"
 export function events({ root, query, signal }) {
   /** @type {import("../answers").Event[]} */
   let news = [];
-  let paused = false, missed = 0;
+  let paused = false, missed = 0, listening = false;
   let stop = new AbortController();
   const ns = h("input", { type: "search", name: "ns", value: query.get("ns") ?? "", autocomplete: "off" });
   const prefix = h("input", { type: "search", name: "prefix", value: query.get("prefix") ?? "", autocomplete: "off" });
@@ -30,7 +30,7 @@ export function events({ root, query, signal }) {
   function draw() {
     drawing = 0;
     pause.setAttribute("aria-pressed", String(paused));
-    fill(state, paused ? `Paused. ${number(missed)} have come since.` : `${number(news.length)} shown, the newest first.`);
+    fill(state, !listening ? "Connecting…" : paused ? `Paused. ${number(missed)} have come since.` : `${number(news.length)} shown, the newest first.`);
     if (paused) return;
     fill(list, news.map((e) => h("li", { class: e.event }, e.time_ms !== undefined && time(e.time_ms), h("b", {}, e.event), " ",
       e.name === undefined ? bytes(e.namespace, "ns") : e.event === "transaction" || e.event === "variable-expired" ? bytes(e.name) : lockLink(e.namespace, e.name),
@@ -42,12 +42,13 @@ export function events({ root, query, signal }) {
     stop = new AbortController();
     signal.addEventListener("abort", () => stop.abort(), { once: true });
     news = [];
+    listening = false;
     draw();
     const chosen = [...kinds.querySelectorAll("input")].filter((i) => i.checked).map((i) => i.name);
     if (chosen.length === 0) return;
     void follow({ ns: ns.value, prefix: prefix.value, kinds: chosen.length === KINDS.length ? "" : chosen.join() }, (e) => {
-      if (e === null) return;
-      if (paused) missed++;
+      if (e === null) listening = true;
+      else if (paused) missed++;
       else news = [e, ...news].slice(0, KEPT);
       if (!drawing) drawing = requestAnimationFrame(draw);
     }, stop.signal);

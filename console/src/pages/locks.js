@@ -134,9 +134,8 @@ async function detail({ root, signal, can, say }, ns, name) {
     await showLine();
   };
   await refresh();
-  await showPast();
   void repeat(refresh, 1000, signal);
-  void follow({ ns, prefix: name }, (e) => { if (e?.name === name) void showPast().catch(() => {}); }, signal);
+  void follow({ ns, prefix: name }, (e) => { if (e === null || e.name === name) void showPast().catch(() => {}); }, signal);
 }
 
 /** What an event says beside its kind. @param {Event_} e */

@@ -68,7 +68,7 @@ function draw(locks) {
 /** @param {import("../main.js").Page} page */
 export async function waiting({ root, query, signal }) {
   const ns = h("input", { type: "search", name: "ns", value: query.get("ns") ?? "", autocomplete: "off" });
-  const picture = h("div", {}), chains = h("div", {}), roots = h("div", {}), deadlocks = h("ol", { class: "timeline" }, h("li", { class: "quiet" }, "None since this page was opened."));
+  const picture = h("div", {}), chains = h("div", {}), roots = h("div", {}), deadlocks = h("ol", { class: "timeline" }, h("li", { class: "quiet" }, "Connecting…"));
   const note = h("p", { class: "quiet", role: "status" });
   let drawn = "";
   const section = (/** @type {string} */ title, /** @type {Element} */ e) => h("section", { class: "card" }, h("h2", {}, title), e);
@@ -91,7 +91,10 @@ export async function waiting({ root, query, signal }) {
   void repeat(refresh, 2000, signal);
   let any = false;
   void follow({ ns: "", kinds: "deadlock" }, (e) => {
-    if (e === null) return;
+    if (e === null) {
+      if (!any) fill(deadlocks, h("li", { class: "quiet" }, "None since this page was opened."));
+      return;
+    }
     if (!any) fill(deadlocks);
     any = true;
     deadlocks.prepend(h("li", { class: "deadlock" }, e.time_ms !== undefined && time(e.time_ms), bytes(e.owner ?? ""), " wanted ", lockLink(e.namespace, e.name ?? ""), ", which would have closed a circle"));
