@@ -21,7 +21,7 @@ async function ask(what, value = null) {
 const profile = mkdtempSync(`${tmpdir()}/belay-console-`);
 const context = await chromium.launchPersistentContext(profile, {
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", headless: true, viewport: { width: 1280, height: 900 }, locale: "en-GB", bypassCSP: false,
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 });
 const page = context.pages()[0];
 page.setDefaultTimeout(15000);
