@@ -7,11 +7,12 @@
 #   make quick      two minutes of it, for every edit
 #   make check | unit | model | fuzz-short | e2e | tidy    the parts of it
 #   make fuzz | soak | bench | mutants    long runs, by hand
+#   make console    the web console anew, from console/src (needs Node)
 #   make install    binary, library, header, man pages, completions to DESTDIR/PREFIX
 #   make deb        Debian packages in build/deb
 #
 # VARIANT = release (default) | debug | asan | tsan | fuzz, each in build/$(VARIANT)/.
-# V=1 shows the commands. All processors are used unless -j says otherwise.
+# CONSOLE=0 leaves the web console out. V=1 shows the commands. All processors are used unless -j says otherwise.
 VARIANT ?= release
 V       ?= 0
 # A make that another one starts has the jobs of that one.
@@ -46,6 +47,9 @@ LLHTTP_INC := $(if $(LLHTTP_LIB),$(shell pkg-config --cflags libllhttp),-isystem
 
 CPPFLAGS := -Isrc -Iinclude -Itests/support -D_GNU_SOURCE -MMD -MP $(LLHTTP_INC) \
             -isystem $(shell pg_config --includedir 2>/dev/null || echo /usr/include)
+ifeq ($(CONSOLE),0)
+CPPFLAGS += -DBELAY_NO_CONSOLE
+endif
 CFLAGS   := -std=c11 -g -fPIC -fvisibility=hidden $(WARN) $(HARDEN)
 CFLAGS_debug   := -Og -DBELAY_SLOW_CHECKS
 CFLAGS_asan    := -O1 -DBELAY_SLOW_CHECKS -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -139,6 +143,8 @@ $(OUT)/%.o: %.c $(FLAGS)
 
 $(OUT)/src/queue/schema.o: src/queue/schema.sql
 $(OUT)/src/command/openapi.o: src/command/schemas.json
+# The console is built by hand (make console) and committed: make needs no Node for it.
+$(OUT)/src/command/console.o: $(wildcard console/dist/*)
 
 # `belay version --json` names the commit; without a repository of our own it is not known.
 COMMIT := $(if $(wildcard .git),$(shell git rev-parse HEAD 2>/dev/null))
@@ -217,6 +223,11 @@ compile_commands.json: FORCE
 	@{ echo '['; for f in $(SRC) $(MAIN); do printf '%s{"directory":"%s","file":"%s","command":"%s"}' \
 	    "$$sep" "$(CURDIR)" "$$f" '$(subst ",\",$(CC) $(CPPFLAGS) $(CFLAGS)) -c '"$$f"; sep=','; done; echo ']'; } >$@
 
+console: console/node_modules/.belay-lock
+	$(Q)cd console && node types.mjs && node_modules/.bin/tsc && node build.mjs
+console/node_modules/.belay-lock: console/package-lock.json
+	$(Q)cd console && npm ci --silent --no-audit --no-fund --ignore-scripts && cp package-lock.json node_modules/.belay-lock
+
 bench:
 	@bench/run
 
@@ -260,7 +271,7 @@ format:
 clean:
 	rm -rf build
 
-.PHONY: FORCE all lib tests faults deps-serve quick models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy tsan canaries \
+.PHONY: FORCE console all lib tests faults deps-serve quick models sim fuzzers benches deps serve cluster test check unit model e2e fuzz-short tidy tsan canaries \
         fuzz soak bench install deb format clean
 .SECONDARY:
 -include $(shell find build -name '*.d' -type f 2>/dev/null)

@@ -365,22 +365,6 @@ void cmd_command_docs(struct call *c)
     call_answer(c, map);
 }
 
-void cmd_home(struct call *c)
-{
-    struct reply *r = reply_new(c->arena, REPLY_PLAIN);
-    r->text =
-        SLICE("Belay: a distributed lock and coordination server.\n\n"
-              "This port speaks HTTP and RESP (any Redis client). Try:\n\n"
-              "  redis-cli -p PORT ACQUIRE my-lock me TTL 30000\n"
-              "  curl -d '{\"owner\":\"me\"}' -H 'Content-Type: application/json' \\\n"
-              "       http://HOST/v1/namespaces/default/locks/my-lock/acquire\n\n"
-              "  GET /v1/namespaces/default/locks    who holds what\n"
-              "  GET /v1/namespaces/default/events   what happens, as Server-Sent Events\n"
-              "  GET /metrics  /healthz  /readyz     for monitors\n\n"
-              "docs/PROTOCOL.md has every command, route and error.\n");
-    call_answer(c, r);
-}
-
 void cmd_healthz(struct call *c)
 {
     struct reply *r = reply_new(c->arena, REPLY_PLAIN);

@@ -102,6 +102,8 @@ static const struct answer {
     {CMD_STATS, 200, "Stats"},
     {CMD_OPENAPI, 200, "Any"},
     {CMD_HOME, 200, "text/plain"},
+    {CMD_CONSOLE_JS, 200, "text/javascript"},
+    {CMD_CONSOLE_CSS, 200, "text/css"},
     {CMD_HEALTHZ, 200, "text/plain"},
     {CMD_READYZ, 200, "text/plain"},
     {CMD_READYZ, 503, "text/plain"},

@@ -98,14 +98,18 @@ static uint64_t mix(uint64_t sum, struct hash_key key, struct slice bytes)
 static uint64_t tag_of(const struct reply *r, struct hash_key key, uint64_t sum)
 {
     struct {
-        uint64_t kind, count;
+        uint64_t kind, count, key_len;
         int64_t number;
-    } facts = {r->kind, r->count, r->number};
+        char key[24]; /* longer ones differ in their beginnings, too */
+    } facts = {.kind = r->kind, .count = r->count, .key_len = r->key.len, .number = r->number};
     if (is_time(r->key))
         return sum;
-    sum = mix(sum, key, r->key);
+    if (r->key.len)
+        memcpy(facts.key, r->key.data,
+               r->key.len < sizeof facts.key ? r->key.len : sizeof facts.key);
     sum = mix(sum, key, slice_of((const char *)&facts, sizeof facts));
-    sum = mix(sum, key, r->text);
+    if (r->text.len)
+        sum = mix(sum, key, r->text);
     for (const struct reply *c = r->first; c; c = c->next)
         sum = tag_of(c, key, sum);
     return sum;

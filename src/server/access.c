@@ -143,6 +143,8 @@ const char *access_http(const struct conn *c, const struct request *req)
         return "this Host is not one of this server's names; start it with --host NAME";
     if (access_origin(s, req->origin))
         return NULL;
+    if (reads && slice_eq(req->path, SLICE("/")))
+        return NULL; /* a link to the console, which says nothing by itself */
     if (slice_eq(req->fetch_site, SLICE("cross-site")) ||
         slice_eq(req->fetch_site, SLICE("same-site")))
         return "pages of another origin may not send requests here";

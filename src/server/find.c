@@ -265,6 +265,7 @@ void find_go_on(struct server *s)
     while (!list_empty(&s->finding) && uv_hrtime() < until) {
         struct find *f = list_item(s->finding.next, struct find, in_server);
         list_remove(&f->in_server);
+        BELAY_CHECK(s->finding.next != &f->in_server);
         step(f);
     }
     if (!list_empty(&s->finding))

@@ -155,6 +155,7 @@ static void put_node(struct server *s, struct arena *a, struct reply *r)
     else
         reply_null(a, r, "node");
     reply_text(a, r, "version", SLICE(BELAY_VERSION));
+    reply_bool(a, r, "queue", s->front != NULL);
     reply_bool(a, r, "ready", !why);
     reply_text(a, r, "problem", why ? slice_str(why) : SLICE(""));
     reply_int(a, r, "uptime_s", (int64_t)(uv_now(&s->loop) - s->metrics.started_ms) / 1000);

@@ -125,6 +125,8 @@ static const struct {
     {"/queue-cancel", 'a'},
     {"/queue-keep", 'a'},
     {"/home", '-'},
+    {"/console-js", '-'},
+    {"/console-css", '-'},
     {"/healthz", '-'},
     {"/readyz", '-'},
     {"/stats", '*'},
