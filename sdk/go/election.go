@@ -1,6 +1,7 @@
 package belay
 
 import (
+	"bytes"
 	"context"
 	"time"
 )
@@ -91,6 +92,8 @@ func (e *Election) after(ctx context.Context, current *Leader, event Event) *Lea
 			next.Body = shown.Body
 		}
 		return next
+	case event.Word == "body" && current != nil && current.Fence == event.Fence:
+		return e.since(ctx, current)
 	case event.Word == "released" || event.Word == "expired" || event.Word == "broken":
 		if current != nil && current.Fence == event.Fence {
 			return nil
@@ -99,14 +102,14 @@ func (e *Election) after(ctx context.Context, current *Leader, event Event) *Lea
 	return current
 }
 
-// since is who leads after events were missed.
+// since is what the server says now.
 func (e *Election) since(ctx context.Context, current *Leader) *Leader {
 	for ctx.Err() == nil {
 		shown, err := e.Leader(ctx)
 		switch {
 		case err != nil:
 			sleep(ctx, time.Second)
-		case shown != nil && current != nil && shown.Fence == current.Fence:
+		case shown != nil && current != nil && shown.Fence == current.Fence && bytes.Equal(shown.Body, current.Body):
 			return current
 		default:
 			return shown

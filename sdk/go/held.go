@@ -87,7 +87,7 @@ func (c *Client) LockAll(ctx context.Context, names []string, options ...LockOpt
 		one, err := c.acquire(ctx, party{name, owner}, o, end)
 		if err != nil {
 			lost := held.lost()
-			held.Release()
+			_, _ = held.Release()
 			if lost != nil {
 				return nil, lost
 			}
@@ -120,7 +120,7 @@ func (c *Client) WithLock(ctx context.Context, name string, f func(context.Conte
 	if err != nil {
 		return err
 	}
-	defer held.Release()
+	defer func() { _, _ = held.Release() }()
 	both, stop := held.join(ctx)
 	defer stop()
 	err = f(both, held)
@@ -139,12 +139,22 @@ func (h *Held) join(ctx context.Context) (context.Context, func()) {
 
 // lost is the [LostError], or nil.
 func (h *Held) lost() error {
-	h.Held()
 	var lost *LostError
-	if errors.As(context.Cause(h.ctx), &lost) {
+	if errors.As(h.ended(), &lost) {
 		return lost
 	}
 	return nil
+}
+
+// ended is why it is not held any more, or nil.
+func (h *Held) ended() error {
+	if h.ctx.Err() == nil {
+		return nil
+	}
+	if cause := context.Cause(h.ctx); cause != context.Canceled {
+		return cause
+	}
+	return fmt.Errorf("belay: %s: it was released", h.Name())
 }
 
 // Name is the name of the lock; of several, the first in their order.
@@ -203,6 +213,9 @@ func (h *Held) Check(ctx context.Context) (bool, error) {
 
 // SetBody stores what the next holder finds.
 func (h *Held) SetBody(ctx context.Context, body []byte) error {
+	if err := h.ended(); err != nil {
+		return err
+	}
 	for name, fence := range h.Fences() {
 		if _, err := h.client.change(ctx, "BODY", name, fenceText(fence), string(body)); err != nil {
 			return err
@@ -219,37 +232,44 @@ func (h *Held) Convert(ctx context.Context, options ...LockOption) error {
 	if err != nil {
 		return err
 	}
+	if err := h.ended(); err != nil {
+		return err
+	}
 	if len(h.holds) > 1 {
 		return errors.New("belay: several locks are not converted together")
 	}
 	return h.client.convert(ctx, h.holds[0], o)
 }
 
-// Release gives the lock back. It says whether it was held until then; a lock that was lost is no
-// error.
-func (h *Held) Release() bool {
+// Release gives the lock back. It says whether it was held until then: that a lock was lost is no
+// error. With [ErrUnreachable] the answer did not come in time; the lock is given back all the
+// same, as soon as that is possible.
+func (h *Held) Release() (bool, error) {
 	c := h.client
-	answers := make(chan bool, len(h.holds))
+	answers := make(chan answer, len(h.holds))
 	asked := 0
 	c.mu.Lock()
 	for _, one := range h.holds {
 		if !one.isLate() {
-			one.release(func(held bool) { answers <- held })
+			one.release(func(a answer) { answers <- a })
 			asked++
 		}
 	}
 	h.end(context.Canceled)
 	c.mu.Unlock()
-	held := asked == len(h.holds) && asked > 0
+	held := asked > 0 && asked == len(h.holds)
 	patience := time.NewTimer(c.config.Timeout)
 	defer patience.Stop()
 	for ; asked > 0; asked-- {
 		select {
-		case was := <-answers:
-			held = held && was
+		case a := <-answers:
+			if a.err != nil && !errors.Is(a.err, errSessionOver) {
+				return false, a.err
+			}
+			held = held && a.value == int64(1)
 		case <-patience.C:
-			return false
+			return false, fmt.Errorf("belay: %s: %w", h.Name(), ErrUnreachable)
 		}
 	}
-	return held
+	return held, nil
 }

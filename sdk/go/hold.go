@@ -180,25 +180,21 @@ func (h *hold) lose(lost *LostError) {
 	h.onEnd(lost)
 }
 
-// release gives it back. done is told whether it was held until then.
-func (h *hold) release(done func(bool)) {
+// release gives it back. done may be nil.
+func (h *hold) release(done func(answer)) {
 	h.end(context.Canceled)
 	h.client.giveBack(h.name, h.fence, h.session, h.proven, done)
 }
 
 // giveBack is sent again until it is answered or the lease is over.
-func (c *Client) giveBack(name string, fence uint64, s *session, end instant, done func(bool)) {
+func (c *Client) giveBack(name string, fence uint64, s *session, end instant, done func(answer)) {
 	c.send(&call{
 		bytes:   appendCommand(nil, []string{"RELEASE", name, fenceText(fence), "REQUEST", c.requestID()}),
 		again:   true,
 		patient: true,
 		until:   end,
 		session: s,
-		done: func(a answer) {
-			if done != nil {
-				done(a.value == int64(1))
-			}
-		},
+		done:    done,
 	})
 }
 

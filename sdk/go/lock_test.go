@@ -23,10 +23,13 @@ func TestLockExcludes(t *testing.T) {
 	if !first.Held() || first.Context().Err() != nil {
 		t.Fatal("it is held, and says that it is not")
 	}
-	if !first.Release() {
-		t.Fatal("it was held until then")
+	if held, err := first.Release(); !held || err != nil {
+		t.Fatalf("it was held until then, got %v", err)
 	}
-	if first.Held() || !errors.Is(first.Context().Err(), context.Canceled) || first.Release() {
+	if held, err := first.Release(); held || err != nil {
+		t.Fatalf("it was released already, got %v", err)
+	}
+	if first.Held() || !errors.Is(first.Context().Err(), context.Canceled) {
 		t.Fatal("it is released, and says that it is not")
 	}
 	second := mustLock(t, c, "x")
