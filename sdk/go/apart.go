@@ -11,9 +11,6 @@ import (
 
 // What waits, or brings much, has a connection of its own: it holds back nobody else.
 
-// apartTime is how long an answer is awaited on the same connection.
-const apartTime = 15 * time.Second
-
 // A pace says when to try the next server: at once, until each of them has failed in turn. Then
 // there is a pause, which grows.
 type pace struct {
@@ -66,9 +63,9 @@ func (c *Client) seek(ctx context.Context, end instant, begin func(*wire) error)
 	}
 }
 
-// ask sends a command whose answer comes at once, and waits for it.
-func (w *wire) ask(words ...string) (any, error) {
-	if err := w.SetDeadline(time.Now().Add(silenceTime)); err != nil {
+// ask sends a command and waits for its answer.
+func (w *wire) ask(limit time.Duration, words ...string) (any, error) {
+	if err := w.SetDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
 	}
 	if _, err := w.Write(appendCommand(nil, words)); err != nil {
@@ -92,13 +89,5 @@ func (w *wire) next() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.in.read()
-}
-
-// await waits for one answer and ends the connection. Only when ctx ends, nobody wants the answer.
-func (w *wire) await(ctx context.Context, d time.Duration) (any, error) {
-	defer w.drop()
-	defer context.AfterFunc(ctx, func() { _ = w.Close() })()
-	_ = w.SetDeadline(time.Now().Add(d))
 	return w.in.read()
 }

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// withdrawTime is how long a call that has ended otherwise looks whether the server knows it.
+const withdrawTime = time.Second
+
 // convert asks once for every waitMax until the answer is final.
 func (c *Client) convert(ctx context.Context, h *hold, o *lockOptions) error {
 	end := never
@@ -42,12 +45,31 @@ func (c *Client) convertOnce(ctx context.Context, h *hold, shared bool, wait tim
 	case <-patience.C:
 		err = ErrUnreachable
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !k.over && !h.ended { // ask again for a moment: that ends a wait
-		c.sendConvert(h, shared, time.Millisecond, func(error) {})
-	}
+	c.withdrawConvert(k, h, shared)
 	return fmt.Errorf("belay: %s: %w", h.name, err)
+}
+
+// withdrawConvert asks once more, for a moment, which ends a wait. While the server answers, it is
+// known before this returns how the lock is held.
+func (c *Client) withdrawConvert(k *call, h *hold, shared bool) {
+	ended := make(chan error, 1)
+	c.mu.Lock()
+	if k.over || h.ended {
+		c.mu.Unlock()
+		return
+	}
+	c.sendConvert(h, shared, time.Millisecond, func(err error) { ended <- err })
+	ready := c.isReady()
+	c.mu.Unlock()
+	if !ready {
+		return
+	}
+	patience := time.NewTimer(withdrawTime)
+	defer patience.Stop()
+	select {
+	case <-ended:
+	case <-patience.C:
+	}
 }
 
 // sendConvert asks until the lease is over: whatever the answer is, the fence must be known.
@@ -71,15 +93,15 @@ func (c *Client) sendConvert(h *hold, shared bool, wait time.Duration, done func
 	k.done = func(a answer) {
 		h.converting--
 		g, err := grantOf(h.name, a)
+		var refused *RefusedError
+		gone := hasCode(err, codeStale) || (errors.As(err, &refused) && refused.Reason == "lost")
 		switch {
 		case err == nil:
-			h.moved(g.fence, k, a.late)
-		case hasCode(err, codeStale) && h.fence == fence && h.converting == 0:
+			h.moved(g.fence, k.first)
+		case gone && h.fence == fence && h.converting == 0:
 			h.lose(&LostError{Reason: reasonStale})
-		case errors.Is(err, errSessionOver):
-			err = h.cause
 		}
-		if h.ended && h.cause != nil {
+		if h.ended {
 			err = h.cause
 		}
 		done(err)

@@ -137,19 +137,20 @@ func (h *hold) isNowProven() {
 	}
 }
 
-// moved is a conversion that was granted.
-func (h *hold) moved(fence uint64, k *call, late bool) {
+// moved is a conversion that was granted, and first asked for at sent.
+func (h *hold) moved(fence uint64, sent instant) {
+	c := h.client
 	if h.ended {
-		h.client.giveBack(h.name, fence, h.session, never, nil)
+		c.giveBack(h.name, fence, h.session, never, nil)
 		return
 	}
-	delete(h.client.holds, h.fence)
+	delete(c.holds, h.fence)
 	h.fence = fence
-	h.client.holds[fence] = h
-	if h.ttl > 0 && !late {
-		h.proven = max(h.proven, k.first.add(h.ttl))
+	c.holds[fence] = h
+	if h.ttl > 0 {
+		h.proven = max(h.proven, sent.add(h.ttl))
+		h.renewSoon()
 	}
-	h.renewSoon()
 }
 
 // end takes it off the list of what is held.

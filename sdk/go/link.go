@@ -1,6 +1,7 @@
 package belay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -58,8 +59,11 @@ type link struct {
 	early  map[uint64]push // outcomes that came before their "queued"
 	told   push            // "broken-by", for the "broken" behind it
 	heard  instant
+	apart  int // transactions that wait on connections of their own
 	watch  *task
 	out    *outbox
+	ctx    context.Context // ends with it
+	end    context.CancelFunc
 }
 
 // ---- calls ------------------------------------------------------------------------------------
@@ -214,6 +218,7 @@ func (c *Client) begin(w *wire) {
 		parked: map[uint64]*call{}, early: map[uint64]push{}, out: newOutbox(),
 	}
 	l.watch = newTask(l.look)
+	l.ctx, l.end = context.WithCancel(context.Background())
 	c.link = l
 	c.log.Debug("belay: connected", "address", w.from.text)
 	go l.out.run(w)
@@ -241,6 +246,7 @@ func (c *Client) leave(l *link, err error) {
 	}
 	c.link = nil
 	c.failed(err)
+	l.end()
 	l.wire.drop()
 	l.out.close()
 	c.agenda.set(l.watch, never)
@@ -313,7 +319,7 @@ func (l *link) look() {
 			return
 		}
 		l.lookBy(due)
-	case len(l.parked) > 0:
+	case len(l.parked) > 0 || l.apart > 0:
 		due := l.heard.add(pingTime)
 		if due <= now() {
 			l.send(&call{bytes: appendCommand(nil, []string{"PING"}), over: true})

@@ -3,6 +3,7 @@ package belay
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -72,36 +73,54 @@ func (c *Client) transact(ctx context.Context, t Transaction, s *session) (any, 
 	return c.transactApart(ctx, []string{"TXN", string(text), "REQUEST", c.requestID()}, now().add(wait+c.config.Timeout))
 }
 
-// transactApart waits on a connection of its own. It takes another one now and then, because the
-// server behind it may be gone without a word; the request id keeps its place.
+// transactApart waits on a connection of its own to the same node. The link finds out whether the
+// node is there: without it, the transaction goes on elsewhere, where its id keeps its place.
 func (c *Client) transactApart(ctx context.Context, words []string, end instant) (any, error) {
-	if _, err := c.do(ctx, true, "PING"); err != nil { // answered when the session is attached
-		return nil, err
-	}
 	ctx, stop := c.alive(ctx)
 	defer stop()
 	for {
-		w, err := c.seek(ctx, now().add(c.config.Timeout), func(w *wire) error {
-			_, err := w.Write(appendCommand(nil, words))
-			return err
-		})
-		if err != nil {
+		if _, err := c.do(ctx, true, "PING"); err != nil { // the session is attached
 			return nil, err
 		}
-		v, err := w.await(ctx, apartTime)
-		said, refused := v.(*ServerError)
+		v, err := c.transactOnce(ctx, words, end)
+		var said *ServerError
 		switch {
+		case err == nil:
+			return v, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("belay: %w", context.Cause(ctx))
-		case refused && said.Code != codeUnavailable:
-			return nil, said
-		case err == nil && !refused:
-			return v, nil
+		case errors.As(err, &said) && said.Code != codeUnavailable:
+			return nil, err
 		case now() >= end:
 			return nil, fmt.Errorf("belay: %w", ErrUnreachable)
 		}
 		sleep(ctx, pauseMin)
 	}
+}
+
+func (c *Client) transactOnce(ctx context.Context, words []string, end instant) (any, error) {
+	c.mu.Lock()
+	l := c.link
+	if l == nil {
+		c.mu.Unlock()
+		return nil, ErrUnreachable
+	}
+	l.apart++
+	l.lookBy(l.heard.add(pingTime))
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		l.apart--
+	}()
+	w, err := c.dial(ctx, l.wire.from, connectTime)
+	if err != nil {
+		return nil, err
+	}
+	defer w.drop()
+	defer context.AfterFunc(ctx, func() { _ = w.Close() })() // nobody wants it: it leaves its place
+	defer context.AfterFunc(l.ctx, w.drop)()
+	return w.ask(end.until(), words...)
 }
 
 // resultOf reads "[status, failed, cause, uptime_s, trust, norm, [[name, json]...]]".

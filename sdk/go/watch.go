@@ -75,13 +75,13 @@ func (w *watch) begin(wire *wire) error {
 		words = append(words, "PREFIX", w.prefix)
 	}
 	if w.seen > 0 {
-		_, err := wire.ask(append(words, "SINCE", strconv.FormatUint(w.seen, 10))...)
+		_, err := wire.ask(silenceTime, append(words, "SINCE", strconv.FormatUint(w.seen, 10))...)
 		if !hasCode(err, codeGone) {
 			return err
 		}
 	}
 	w.seen = 0
-	_, err := wire.ask(words...)
+	_, err := wire.ask(silenceTime, words...)
 	return err
 }
 
