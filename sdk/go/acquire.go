@@ -88,7 +88,7 @@ func (c *Client) ask(p party, o *lockOptions, wait time.Duration) *ask {
 		bytes:   appendCommand(nil, append(words, "REQUEST", c.requestID())),
 		again:   true,
 		parks:   wait > 0,
-		placed:  func(place int) { a.places <- place },
+		placed:  a.queued,
 		until:   now().add(wait + c.config.Timeout),
 		session: a.session,
 		done:    a.answered,
@@ -173,6 +173,14 @@ func (a *ask) follow(ctx context.Context) {
 }
 
 // ---- answers: the client is locked -------------------------------------------------------------
+
+// queued may be told again, on the next connection.
+func (a *ask) queued(place int) {
+	select {
+	case a.places <- place:
+	default:
+	}
+}
 
 func (a *ask) answered(got answer) {
 	g, err := grantOf(a.name, got)
