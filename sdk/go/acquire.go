@@ -24,7 +24,7 @@ type ask struct {
 	session *session
 	call    *call
 	hold    *hold    // granted, but not handed over yet
-	places  chan int // the place in the line, once
+	places  chan int // the place in the line, for onPlace
 	out     chan outcome
 	over    bool
 }
@@ -124,63 +124,25 @@ func (a *ask) words(wait time.Duration) []string {
 
 // await ends with the outcome, or when ctx does.
 func (a *ask) await(ctx context.Context) (*hold, error) {
-	if a.options.onPlace != nil {
-		done := make(chan struct{})
-		following, stop := context.WithCancel(ctx)
-		go func() {
-			defer close(done)
-			a.follow(following)
-		}()
-		defer func() { stop(); <-done }()
-	}
-	select {
-	case out := <-a.out:
-		return out.hold, out.err
-	case <-ctx.Done():
-		a.cancel()
-		return nil, fmt.Errorf("belay: %s: %w", a.name, ctx.Err())
-	}
-}
-
-// follow tells the place in the line.
-func (a *ask) follow(ctx context.Context) {
-	var place int
-	select {
-	case place = <-a.places:
-	case <-ctx.Done():
-		return
-	}
-	a.options.onPlace(place)
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	defer a.leaveLine()
+	last := 0
 	for {
 		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		info, err := a.client.Show(ctx, a.name)
-		if err != nil {
-			return
-		}
-		for _, w := range info.Waiters {
-			if w.Owner == a.owner && w.Session == a.session.id && w.Position != place {
-				place = w.Position
+		case place := <-a.places:
+			if place != last {
+				last = place
 				a.options.onPlace(place)
 			}
+		case out := <-a.out:
+			return out.hold, out.err
+		case <-ctx.Done():
+			a.cancel()
+			return nil, fmt.Errorf("belay: %s: %w", a.name, ctx.Err())
 		}
 	}
 }
 
 // ---- answers: the client is locked -------------------------------------------------------------
-
-// queued may be told again, on the next connection.
-func (a *ask) queued(place int) {
-	select {
-	case a.places <- place:
-	default:
-	}
-}
 
 func (a *ask) answered(got answer) {
 	g, err := grantOf(a.name, got)

@@ -150,6 +150,7 @@ type Client struct {
 	session    *session // nil: none is needed yet, or the last one is over
 	holds      map[uint64]*hold
 	parties    map[party]bool
+	lines      map[string]*line
 	ttls       map[time.Duration]int // of the holds
 }
 
@@ -179,7 +180,7 @@ func New(config Config) (*Client, error) {
 	}
 	c := &Client{
 		config: config, addresses: addresses, log: config.Logger, id: randomHex(12),
-		holds: map[uint64]*hold{}, parties: map[party]bool{}, ttls: map[time.Duration]int{},
+		holds: map[uint64]*hold{}, parties: map[party]bool{}, lines: map[string]*line{}, ttls: map[time.Duration]int{},
 	}
 	if c.log == nil {
 		c.log = slog.New(silent{})
@@ -360,6 +361,10 @@ func (c *Client) Show(ctx context.Context, name string) (*LockInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	return lockInfoOf(v), nil
+}
+
+func lockInfoOf(v any) *LockInfo {
 	m, _ := v.(map[string]any)
 	info := &LockInfo{Name: textOf(m["name"]), State: textOf(m["state"]), Body: []byte(textOf(m["body"]))}
 	for _, h := range rowsOf(m["holders"]) {
@@ -374,7 +379,7 @@ func (c *Client) Show(ctx context.Context, name string) (*LockInfo, error) {
 			Ticket: fenceOf(w["ticket"]), Position: int(wholeOf(w["position"])),
 		})
 	}
-	return info, nil
+	return info
 }
 
 // dial connects to a server that answers within limit.

@@ -154,7 +154,7 @@ func TestWithLockFailsWhenTheLockIsLost(t *testing.T) {
 	failure := errors.New("own")
 	for _, test := range []struct{ own, want error }{{nil, &belay.LostError{}}, {failure, failure}} {
 		err := c.WithLock(soon(t), "x", func(ctx context.Context, held *belay.Held) error {
-			if _, err := c.Break(ctx, "x", ""); err != nil {
+			if _, err := c.Break(soon(t), "x", ""); err != nil {
 				t.Error(err)
 			}
 			<-ctx.Done()
@@ -203,14 +203,13 @@ func TestManyWaitOnOneConnection(t *testing.T) {
 	const many = 1000
 	c := serve(t).client(t)
 	first := lock(t, c, "x")
-	queued := make(chan struct{}, many)
 	var all sync.WaitGroup
 	last := first.Fence() // guarded by the lock
 	for i := 0; i < many; i++ {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			held, err := c.Lock(context.Background(), "x", belay.OnPlace(func(int) { queued <- struct{}{} }))
+			held, err := c.Lock(context.Background(), "x")
 			if err != nil {
 				t.Error(err)
 				return
@@ -224,8 +223,12 @@ func TestManyWaitOnOneConnection(t *testing.T) {
 			}
 		}()
 	}
-	for i := 0; i < many; i++ {
-		<-queued
+	for waiting := int64(0); waiting < many; {
+		shown, err := c.Call(soon(t), "NAMESPACE", "SHOW", "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = shown.(map[string]any)["waiting"].(int64)
 	}
 	release(t, first)
 	all.Wait()
