@@ -140,7 +140,7 @@ func (k *call) finish(a answer) {
 
 // connect makes a connection if there is none and somebody needs it.
 func (c *Client) connect() {
-	if c.link == nil && !c.connecting && c.isNeeded() {
+	if !c.connecting && c.link == nil && c.isNeeded() {
 		c.connecting = true
 		go c.connectLoop()
 	}
@@ -154,7 +154,7 @@ func (c *Client) isNeeded() bool {
 func (c *Client) connectLoop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.isNeeded() {
+	for c.link == nil && c.isNeeded() {
 		if pause := c.pace.pause(len(c.addresses)); pause > 0 {
 			c.mu.Unlock()
 			sleep(c.ctx, pause)
@@ -165,13 +165,15 @@ func (c *Client) connectLoop() {
 		c.mu.Unlock()
 		w, err := c.dial(c.ctx, a, limit)
 		c.mu.Lock()
-		if err == nil {
-			c.connecting = false
+		switch {
+		case err != nil:
+			c.failed(err)
+			c.refuse(err)
+		case c.closed:
+			w.drop()
+		default:
 			c.begin(w)
-			return
 		}
-		c.failed(err)
-		c.refuse(err)
 	}
 	c.connecting = false
 }

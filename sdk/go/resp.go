@@ -103,7 +103,7 @@ func (r *respReader) value(depth int) (any, error) {
 	case ':':
 		return whole(rest, math.MinInt64)
 	case ',':
-		return real(rest)
+		return float(rest)
 	case '_':
 		return nil, nil
 	case '#':
@@ -126,7 +126,7 @@ func whole(s string, least int64) (int64, error) {
 	return n, nil
 }
 
-func real(s string) (float64, error) {
+func float(s string) (float64, error) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %q is not a number", errProtocol, s)
