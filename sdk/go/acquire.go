@@ -57,17 +57,21 @@ func (c *Client) askUntil(ctx context.Context, p party, o *lockOptions, end inst
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("belay: %s: %w", p.name, err)
 		}
-		wait := min(end.until(), waitMax)
+		wait := max(min(end.until(), waitMax), time.Millisecond)
 		if o.wait == 0 {
 			wait = 0
-		} else if wait <= 0 {
-			return nil, fmt.Errorf("belay: %s: %w", p.name, ErrTimedOut)
 		}
 		h, err := c.ask(p, o, wait).await(ctx)
-		again := errors.Is(err, errAskAgain) || errors.Is(err, errSessionOver) ||
-			(errors.Is(err, ErrTimedOut) && wait == waitMax)
-		if !again {
+		again := errors.Is(err, errAskAgain) || errors.Is(err, errSessionOver)
+		switch {
+		case !again && !(errors.Is(err, ErrTimedOut) && wait == waitMax):
 			return h, err
+		case o.wait > 0 && now() >= end:
+			return nil, fmt.Errorf("belay: %s: %w", p.name, ErrTimedOut)
+		case o.wait == 0 && now() >= end.add(c.config.Timeout):
+			return nil, fmt.Errorf("belay: %s: %w", p.name, ErrUnreachable)
+		case again:
+			sleep(ctx, retryTime)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func grantOf(name string, a answer) (grant, error) {
 		return grant{}, errProtocol
 	}
 	switch word := textOf(items[0]); {
-	case word == "granted" && len(items) == 4:
+	case word == "granted" && len(items) == 4 && fenceOf(items[1]) > 0:
 		return grant{fenceOf(items[1]), textOf(items[3])}, nil
 	case word == "timeout":
 		return grant{}, fmt.Errorf("belay: %s: %w", name, ErrTimedOut)

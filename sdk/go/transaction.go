@@ -52,6 +52,7 @@ func (c *Client) Transact(ctx context.Context, t Transaction) (*TransactionResul
 		c.mu.Lock() // nothing was done: it goes on in the next session
 		c.endSession(s, reasonSession)
 		c.mu.Unlock()
+		sleep(ctx, retryTime)
 	}
 }
 
