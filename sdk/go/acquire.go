@@ -83,6 +83,7 @@ func (c *Client) ask(p party, o *lockOptions, wait time.Duration) *ask {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.parties[p] = true // a grant that was over at once has taken it off
 	a.session = c.needSession()
 	words := a.words(wait)
 	if o.body != nil {

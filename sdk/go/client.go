@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -214,7 +215,7 @@ func (silent) WithGroup(string) slog.Handler             { return silent{} }
 
 // requestID makes the id by which a server knows a request that is sent again.
 func (c *Client) requestID() string {
-	return fmt.Sprintf("%s-%d", c.id, c.requests.Add(1))
+	return c.id + "-" + strconv.FormatUint(c.requests.Add(1), 10)
 }
 
 // Address is the node that the client is connected to, "" if there is none.

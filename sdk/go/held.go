@@ -81,8 +81,11 @@ func (c *Client) LockAll(ctx context.Context, names []string, options ...LockOpt
 		end = now().add(o.wait)
 	}
 	held := c.newHeld(ctx)
-	ctx, stop := held.join(ctx)
-	defer stop()
+	if len(names) > 1 { // one that is lost meanwhile ends the wait for the next
+		var stop func()
+		ctx, stop = held.join(ctx)
+		defer stop()
+	}
 	for _, name := range names {
 		one, err := c.acquire(ctx, party{name, owner}, o, end)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,6 +27,11 @@ var errProtocol = errors.New("the answer is not one of a Belay server")
 
 // appendCommand appends a command in the form of the wire: an array of strings.
 func appendCommand(b []byte, words []string) []byte {
+	size := 16
+	for _, w := range words {
+		size += len(w) + 16
+	}
+	b = slices.Grow(b, size)
 	b = append(b, '*')
 	b = strconv.AppendInt(b, int64(len(words)), 10)
 	b = append(b, "\r\n"...)
