@@ -40,7 +40,7 @@ func (e *Election) Leader(ctx context.Context) (*Leader, error) {
 // Observe sends who leads now, and then every other leader; nil when nobody leads. The channel is
 // closed when ctx ends or the client is closed.
 func (e *Election) Observe(ctx context.Context) (<-chan *Leader, error) {
-	ctx, end := context.WithCancel(ctx)
+	ctx, end := e.client.alive(ctx)
 	events, err := e.client.Watch(ctx, e.name)
 	if err != nil {
 		end()
