@@ -217,11 +217,21 @@ static void set_reading(struct conn *c, bool on)
         (void)uv_read_stop(stream(c));
 }
 
+/* Behind a short read libuv takes a reset for the end of the stream. The socket knows better. */
+static int true_end(const struct conn *c, int why)
+{
+    int err = 0;
+    socklen_t len = sizeof err;
+    if (why != UV_EOF || getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0 || err == 0)
+        return why;
+    return uv_translate_sys_error(err);
+}
+
 /* The client has gone, or will send no more: a killed process and shutdown(SHUT_WR) look the
  * same. So what was asked is answered, but nobody waits in a line or for news any longer. */
-static void on_eof(struct conn *c, ssize_t why)
+static void on_eof(struct conn *c, int why)
 {
-    note_end(c, (int)why);
+    note_end(c, why);
     if (why != UV_EOF || c->lingering) {
         conn_close(c);
         return;
@@ -316,7 +326,7 @@ static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buf)
     if (s->turn_ns == 0)
         s->turn_ns = uv_hrtime();
     if (n < 0) {
-        on_eof(c, n);
+        on_eof(c, true_end(c, (int)n));
         return;
     }
     list_remove(&c->turn);

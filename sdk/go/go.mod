@@ -1,0 +1,3 @@
+module example.org/belay
+
+go 1.21
