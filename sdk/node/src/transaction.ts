@@ -1,0 +1,103 @@
+import { stamp } from './clock.js';
+import { ServerError } from './errors.js';
+import { Link, type LinkOwner } from './link.js';
+import { duration } from './options.js';
+import { text, type Reply, type Word } from './resp.js';
+import type { Session, SessionOptions } from './session.js';
+import type { Json, Statement } from './txn.js';
+
+/** Durations are ms. */
+export interface TransactionOptions {
+  /** How long an assert that fails is waited for; by default it is not. */
+  wait?: number | undefined;
+  description?: string | undefined;
+  /** The node must have been up for so long. */
+  minUptime?: number | undefined;
+  /** 0 to 1. */
+  minTrust?: number | undefined;
+  /** Ends the wait. */
+  signal?: AbortSignal | undefined;
+}
+
+export interface TransactionResult {
+  /** "error": nothing was done; "timeout": the same, after the wait. */
+  status: 'ok' | 'error' | 'timeout';
+  /** Of an error. */
+  cause?: 'statement' | 'session' | 'requirements';
+  /** The statement that failed: "1:/AssertOp/". */
+  failed?: string;
+  /** What was selected, by the name it was selected into. */
+  data: { [name: string]: Json };
+}
+
+/** In the session of the client. One that waits has a connection of its own, because it holds back all answers behind it. */
+export async function transact(
+  session: Session,
+  options: SessionOptions,
+  statements: readonly Statement[],
+  terms: TransactionOptions,
+): Promise<TransactionResult> {
+  const { signal } = terms;
+  const wait = duration('wait', terms.wait ?? 0);
+  signal?.throwIfAborted();
+  if (wait) await session.inSession(['PING']); // it is open now
+  const words = ['TXN', JSON.stringify(documentOf(session.need(), statements, terms, wait)), 'REQUEST', session.requestId()];
+  const reply = wait ? await aside(session, options, words, wait, signal) : await session.inSession(words);
+  if (reply === undefined) throw new ServerError('NOSESSION', 'the session of this client is over');
+  return resultOf(reply);
+}
+
+function documentOf(id: string, statements: readonly Statement[], terms: TransactionOptions, wait: number): unknown {
+  return {
+    session: id,
+    statements,
+    wait_ms: wait,
+    description: terms.description,
+    min_uptime_s: terms.minUptime === undefined ? undefined : Math.ceil(duration('minUptime', terms.minUptime) / 1000),
+    min_trust: terms.minTrust,
+  };
+}
+
+function resultOf(reply: Reply): TransactionResult {
+  const [status, failed, cause, , , , data] = reply as Reply[];
+  return {
+    status: text(status) as TransactionResult['status'],
+    ...(cause && { cause: text(cause) as NonNullable<TransactionResult['cause']> }),
+    ...(failed && { failed: text(failed) }),
+    data: Object.fromEntries((data as Reply[][]).map(([name, json]) => [text(name), JSON.parse(text(json)) as Json])),
+  };
+}
+
+/** The node is the client's: whether it is there is asked on the client's connection. */
+async function aside(
+  session: Session,
+  options: SessionOptions,
+  words: readonly Word[],
+  wait: number,
+  signal: AbortSignal | undefined,
+): Promise<Reply> {
+  const link = new Link(options, nothingMore, session.link.at);
+  session.addBeside(link);
+  const abort = () => void link.close();
+  signal?.addEventListener('abort', abort);
+  try {
+    return await link.request(words, { again: true, waits: true, until: stamp() + wait + options.timeout });
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  } finally {
+    signal?.removeEventListener('abort', abort);
+    session.removeBeside(link);
+    await link.close();
+  }
+}
+
+const nothingMore: LinkOwner = {
+  opening: () => [],
+  wantsLink: () => false,
+  awaitsNews: () => false,
+  shortestTtl: () => Infinity,
+  pushed() {},
+  left() {},
+  refused() {},
+};
