@@ -1,5 +1,5 @@
 /** How a lock is had: asked for, waited for, proven, and left alone when nobody wants it any more. */
-import { now, stamp } from './clock.js';
+import { stamp } from './clock.js';
 import { Refused, TimedOut, Unreachable } from './errors.js';
 import { Lease } from './lease.js';
 import type { Asker, Call } from './link.js';
@@ -121,7 +121,7 @@ class Asking implements Asker, Pending {
   }
 
   #granted(grant: Grant, call: Call, pushed: boolean): void {
-    const at = now();
+    const at = stamp();
     const { ttl } = this.#want;
     if (at >= this.#session.provenUntil) this.#session.look(); // it is over, and we ask again
     else if (ttl && (pushed || at >= call.firstSent + ttl / 3)) this.#confirm(grant);
@@ -132,7 +132,7 @@ class Asking implements Asker, Pending {
   #confirm(grant: Grant): void {
     const { name, ttl } = this.#want;
     const answered = (reply: Reply, call: Call) => {
-      if (!(reply instanceof ErrorReply) && now() < call.lastSent + ttl) this.#hold(grant, call.lastSent);
+      if (!(reply instanceof ErrorReply) && stamp() < call.lastSent + ttl) this.#hold(grant, call.lastSent);
       else this.#askAgain();
     };
     const failed = (error: Error) => {

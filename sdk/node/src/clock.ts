@@ -18,7 +18,7 @@ export function now(): number {
   return stamp();
 }
 
-/** When something is sent or heard: cheap, and never later than now(). */
+/** The present, but for a sleep that now() has not noticed yet: cheap, for when something is sent or heard. */
 export function stamp(): number {
   return awake() + slept;
 }
@@ -37,10 +37,13 @@ export class Alarm {
 
   /** At `at`, or earlier: whoever is rung too early sets it again. */
   by(at: number): void {
-    if (at >= this.#at) return;
+    const present = stamp();
+    if (at >= this.#at && this.#at > present) return;
+    const next = Math.min(at, this.#at); // which is over already, if the machine has slept
     this.off();
-    this.#at = at;
-    const delay = Math.min(Math.max(Math.ceil(at - stamp()), 0), DELAY_MAX);
+    if (next === Infinity) return;
+    this.#at = next;
+    const delay = Math.min(Math.max(Math.ceil(next - present), 0), DELAY_MAX);
     this.#timer = setTimeout(() => {
       this.#at = Infinity;
       this.#ring();

@@ -11,7 +11,8 @@ export class Held {
   readonly #session: Session;
   readonly #leases: readonly Lease[];
   readonly #timeout: number;
-  readonly #controller = new AbortController();
+  #lost: Lost | undefined;
+  #controller: AbortController | undefined;
 
   /** What was stored with the lock when it was granted. */
   readonly body: Buffer;
@@ -26,9 +27,10 @@ export class Held {
     this.#timeout = timeout;
     this.body = body;
     const lose = (lost: Lost) => {
-      if (this.#controller.signal.aborted) return;
+      if (this.#lost) return;
+      this.#lost = lost;
       if (onLost) process.nextTick(onLost, lost);
-      this.#controller.abort(lost);
+      this.#controller?.abort(lost);
     };
     for (const lease of leases) {
       lease.onLost = lose;
@@ -66,6 +68,10 @@ export class Held {
    */
   get signal(): AbortSignal {
     for (const lease of this.#leases) lease.look();
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#lost) this.#controller.abort(this.#lost);
+    }
     return this.#controller.signal;
   }
 

@@ -20,6 +20,7 @@ const SILENCE_LEAST_MS = 50;
 const PING_MS = 3000;
 const PAUSE_LEAST_MS = 50;
 const PAUSE_MOST_MS = 1000;
+const FAREWELL_MS = 1000;
 
 export interface LinkOptions {
   readonly addresses: readonly Address[];
@@ -223,16 +224,27 @@ export class Link {
     this.#arm();
   }
 
-  /** Every call fails with Closed; the server is told that this was the end. */
-  async close(): Promise<void> {
+  /** Every call fails with Closed. The server gets `farewell`, and the end of the connection. */
+  async close(farewell?: readonly Word[]): Promise<void> {
+    if (this.#closed) return;
     this.#closed = true;
-    this.#alarm.off();
+    for (const call of [...this.#calls()]) this.#fail(call, new Closed());
     const wire = this.#wire;
-    for (const call of this.#takeAll()) this.#fail(call, new Closed());
-    if (this.#up) await wire?.end();
-    else wire?.leave();
-    this.#wire = undefined;
-    this.#up = false;
+    if (!this.#up) return wire?.leave();
+    if (farewell) await this.#say(farewell);
+    this.#alarm.off();
+    await wire?.end();
+  }
+
+  #say(words: readonly Word[]): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      const timer = setTimeout(done, FAREWELL_MS);
+      this.#transmit(new Call(encode(words), { answered: done, failed: done }, false, Infinity, Infinity));
+    });
   }
 
   // ---- connecting
@@ -428,6 +440,7 @@ export class Link {
   // ---- time
 
   #look(): void {
+    if (this.#closed) return;
     const at = now();
     this.#limit = this.#limitFor(this.#owner.shortestTtl());
     if (this.#wire && !this.#ready && at >= this.#greetUntil) this.#lost('no answer in time');

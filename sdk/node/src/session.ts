@@ -69,6 +69,7 @@ export class Session implements LinkOwner {
 
   /** The id of the session, for a request: it leaves when the session is open. */
   need(): string {
+    if (stamp() >= this.#proven) this.look(); // it is over
     if (this.#id === '') {
       this.#id = randomBytes(16).toString('hex');
       const { owner } = this.#options;
@@ -162,15 +163,12 @@ export class Session implements LinkOwner {
   }
 
   async close(): Promise<void> {
-    const id = this.id;
+    const farewell = this.#isOpen ? ['SESSION', 'CLOSE', this.#id, 'REQUEST', this.requestId()] : undefined;
     this.#id = '';
-    for (const lease of this.#leases) lease.end();
+    this.#pending.clear();
     this.#alarm.off();
-    if (id && this.link.address) {
-      const words = ['SESSION', 'CLOSE', id, 'REQUEST', this.requestId()];
-      await this.link.request(words, { again: false, until: stamp() + CLOSE_MS }).catch(() => undefined);
-    }
-    await Promise.all([this.link, ...this.#beside].map((link) => link.close()));
+    for (const lease of this.#leases) lease.end();
+    await Promise.all([this.link.close(farewell), ...[...this.#beside].map((link) => link.close())]);
   }
 
   // ---- as the owner of its link
@@ -304,5 +302,3 @@ export class Session implements LinkOwner {
     this.over('silence');
   }
 }
-
-const CLOSE_MS = 1000;

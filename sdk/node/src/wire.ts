@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { connect, isIP, type Socket } from 'node:net';
 import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 import type { Address } from './address.js';
+import { now } from './clock.js';
 import { Decoder, type Reply } from './resp.js';
 
 /** Files in PEM. Without `ca`, the CAs that Node knows; `cert` and `key` say who this program is. */
@@ -88,6 +89,7 @@ export class Wire {
   }
 
   #read(chunk: Buffer): void {
+    now(); // has the machine slept? whoever judges by these bytes must know
     try {
       for (const reply of this.#decoder.feed(chunk)) {
         if (this.#over) return;
