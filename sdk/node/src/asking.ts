@@ -111,7 +111,7 @@ class Asking implements Asker, Pending {
   }
 
   failed(error: Error, call: Call): void {
-    if (call.wasSent) this.#leaveLine();
+    if (call.wasSent && error instanceof Unreachable) this.#leaveLine();
     this.#fail(error);
   }
 

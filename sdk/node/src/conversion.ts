@@ -1,6 +1,6 @@
 import { END_MS, WAIT_MAX_MS } from './asking.js';
 import { stamp } from './clock.js';
-import { Closed, Refused, ServerError, TimedOut } from './errors.js';
+import { Refused, ServerError, TimedOut, Unreachable } from './errors.js';
 import type { Lease } from './lease.js';
 import type { Asker, Call } from './link.js';
 import { grantOf } from './outcome.js';
@@ -84,7 +84,7 @@ class Conversion implements Asker, Pending {
   failed(error: Error, call: Call): void {
     this.#isAnswered();
     this.#outcome.reject(error);
-    if (call.wasSent && !(error instanceof Closed)) this.#end();
+    if (call.wasSent && error instanceof Unreachable) this.#end();
   }
 
   sessionOver(): void {

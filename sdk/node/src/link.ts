@@ -229,11 +229,14 @@ export class Link {
     if (this.#closed) return;
     this.#closed = true;
     for (const call of [...this.#calls()]) this.#fail(call, new Closed());
+    if (this.#up && farewell) await this.#say(farewell);
     const wire = this.#wire;
-    if (!this.#up) return wire?.leave();
-    if (farewell) await this.#say(farewell);
+    const wasUp = this.#up;
+    this.#wire = undefined;
+    this.#up = false;
     this.#alarm.off();
-    await wire?.end();
+    if (wasUp) await wire?.end();
+    else wire?.leave();
   }
 
   #say(words: readonly Word[]): Promise<void> {

@@ -227,7 +227,7 @@ export class Session implements LinkOwner {
   #gone(name: string, fence: number, reason: string): void {
     const said = this.#brokenBy?.fence === fence ? this.#brokenBy : undefined;
     for (const lease of this.#leases)
-      if (lease.fence === fence && lease.name === name && !lease.converting) lease.lose(reason, said?.by || undefined, said?.why || undefined);
+      if (lease.fence === fence && lease.name === name) lease.lose(reason, said?.by || undefined, said?.why || undefined);
   }
 
   // ---- its life

@@ -22,30 +22,42 @@ export interface WireEvents {
 /** How long end() waits for the server to have read everything. */
 const END_MS = 1000;
 
-/** One connection to one server. The constructor throws when a file of `tls` cannot be read. */
+/** One connection to one server. */
 export class Wire {
   readonly #raw: Socket;
-  readonly #socket: Socket;
-  readonly #decoder = new Decoder();
   readonly #events: WireEvents;
+  readonly #decoder = new Decoder();
+  #socket: Socket; // the same, or TLS on it
+  #why = 'the connection was closed';
   #out = '';
   #over = false;
 
+  /** Throws when a file of `tls` cannot be read. */
   constructor(address: Address, tls: TlsFiles, events: WireEvents) {
+    const { host, port, path } = address;
+    const identity = address.tls ? identityOf(host, tls) : undefined;
     this.#events = events;
-    const identity = address.tls ? identityOf(address, tls) : undefined;
-    this.#raw = address.path === undefined
-      ? connect({ host: address.host, port: address.port, noDelay: true })
-      : connect({ path: address.path });
-    this.#socket = identity ? connectTls({ ...identity, socket: this.#raw }) : this.#raw;
-    let why = 'the connection was closed';
-    const failed = (error: Error) => (why = error.message);
-    this.#raw.on('error', failed);
-    if (this.#socket !== this.#raw) this.#socket.on('error', failed);
-    this.#socket.once(address.tls ? 'secureConnect' : 'connect', () => this.#over || events.open());
+    this.#raw = this.#socket = path === undefined ? connect({ host, port, noDelay: true }) : connect({ path });
+    this.#raw.once('connect', () => (identity ? this.#seal(identity) : this.#open()));
+    this.#attend();
+  }
+
+  #seal(identity: ConnectionOptions): void {
+    this.#socket = connectTls({ ...identity, socket: this.#raw });
+    this.#socket.once('secureConnect', () => this.#open());
+    this.#attend();
+  }
+
+  #attend(): void {
+    this.#socket.on('error', (error) => (this.#why = error.message));
+    this.#socket.once('end', () => this.#gone(this.#why));
+    this.#socket.once('close', () => this.#gone(this.#why));
+  }
+
+  #open(): void {
+    if (this.#over) return;
     this.#socket.on('data', (chunk: Buffer) => this.#read(chunk));
-    this.#socket.once('end', () => this.#gone(why));
-    this.#socket.once('close', () => this.#gone(why));
+    this.#events.open();
   }
 
   /** What is written in one turn of the event loop leaves as one. */
@@ -109,7 +121,7 @@ export class Wire {
 }
 
 /** Whom we expect there, and who we are. The files are read anew: certificates are renewed. */
-function identityOf({ host }: Address, files: TlsFiles): ConnectionOptions {
+function identityOf(host: string, files: TlsFiles): ConnectionOptions {
   const read = (file: string | undefined) => (file ? readFileSync(file) : undefined);
   const name = isIP(host) ? {} : { servername: host };
   return { host, ...name, ca: read(files.ca), cert: read(files.cert), key: read(files.key) };
