@@ -18,21 +18,23 @@ export async function whileLeading(
       if (!stop.aborted) throw error;
     });
     if (!held) return;
+    const ending = either(held.signal, stop);
     try {
-      await task(either(held.signal, stop));
+      await task(ending.signal);
     } finally {
+      ending.abort(); // and it listens no more
       await held.release();
     }
   }
 }
 
-/** AbortSignal.any(), which came with Node 20.3. */
-function either(...signals: AbortSignal[]): AbortSignal {
+/** As AbortSignal.any(), which came with Node 20.3. */
+function either(...signals: AbortSignal[]): AbortController {
   const controller = new AbortController();
   for (const signal of signals) {
     const abort = () => controller.abort(signal.reason);
     if (signal.aborted) abort();
     signal.addEventListener('abort', abort, { signal: controller.signal });
   }
-  return controller.signal;
+  return controller;
 }

@@ -1,4 +1,5 @@
 /** How a lock is had: asked for, waited for, proven, and left alone when nobody wants it any more. */
+import { offAbort, onAbort } from './abort.js';
 import { stamp } from './clock.js';
 import { Refused, TimedOut, Unreachable } from './errors.js';
 import { Lease } from './lease.js';
@@ -67,7 +68,7 @@ class Asking implements Asker, Pending {
   start(): void {
     const { signal } = this.#want;
     if (signal?.aborted) return this.#outcome.reject(signal.reason);
-    signal?.addEventListener('abort', this.#cancel);
+    onAbort(signal, this.#cancel);
     this.#ask();
   }
 
@@ -102,7 +103,8 @@ class Asking implements Asker, Pending {
     try {
       grant = grantOf(name, reply);
     } catch (error) {
-      if (code === 'NOSESSION' || (error instanceof Refused && error.reason === 'session')) this.#session.over('session');
+      const isOver = code === 'NOSESSION' || (error instanceof Refused && error.reason === 'session');
+      if (isOver) this.#session.over('session'); // and we ask again
       else if (code === 'STALE' || (error instanceof TimedOut && until === Infinity)) this.#askAgain();
       else this.#fail(error);
       return;
@@ -140,7 +142,8 @@ class Asking implements Asker, Pending {
       this.#fail(error);
     };
     this.#fence = grant.fence;
-    this.#call = this.#session.link.send(['RENEW', name, grant.fence, 'TTL', ttl], { answered, failed }, { again: true });
+    const words = ['RENEW', name, grant.fence, 'TTL', ttl];
+    this.#call = this.#session.link.send(words, { answered, failed }, { again: true });
   }
 
   #hold({ fence, body }: Grant, sentAt: number): void {
@@ -161,8 +164,9 @@ class Asking implements Asker, Pending {
     const { name, owner } = this.#want;
     try {
       const lock = (await this.#session.link.request(['SHOW', name], { again: true })) as ReplyMap;
-      const mine = (row: ReplyMap) => text(row.get('owner')) === owner && text(row.get('session')) === this.#session.id;
-      const row = (lock.get('waiters') as ReplyMap[]).find(mine);
+      const { id } = this.#session;
+      const isMine = (row: ReplyMap) => text(row.get('owner')) === owner && text(row.get('session')) === id;
+      const row = (lock.get('waiters') as ReplyMap[]).find(isMine);
       if (row && this.#looking) this.#tell(integer(row.get('position')));
     } catch {
       clearInterval(this.#looking);
@@ -187,7 +191,7 @@ class Asking implements Asker, Pending {
   #end(): void {
     clearInterval(this.#looking);
     this.#looking = undefined;
-    this.#want.signal?.removeEventListener('abort', this.#cancel);
+    offAbort(this.#want.signal, this.#cancel);
     this.#session.unwatch(this);
   }
 

@@ -38,6 +38,8 @@ export interface LockInfo {
   closed?: number;
 }
 
+type Work<T> = (held: Held) => T | Promise<T>;
+
 /**
  * One connection, and from its first lock on one session, to a Belay server or cluster. To make one
  * connects to nothing.
@@ -82,12 +84,9 @@ export class Client {
   }
 
   /** Runs `work` with the lock, and gives it back. Throws `Lost` if it was lost in the meantime. */
-  withLock<T>(names: string | readonly string[], work: (held: Held) => T | Promise<T>): Promise<T>;
-  withLock<T>(names: string | readonly string[], options: LockOptions, work: (held: Held) => T | Promise<T>): Promise<T>;
-  async withLock<T>(
-    names: string | readonly string[],
-    ...rest: [(held: Held) => T | Promise<T>] | [LockOptions, (held: Held) => T | Promise<T>]
-  ): Promise<T> {
+  withLock<T>(names: string | readonly string[], work: Work<T>): Promise<T>;
+  withLock<T>(names: string | readonly string[], options: LockOptions, work: Work<T>): Promise<T>;
+  async withLock<T>(names: string | readonly string[], ...rest: [Work<T>] | [LockOptions, Work<T>]): Promise<T> {
     const [options, work] = rest.length === 1 ? [{}, rest[0]] : rest;
     const held = await this.lock(names, options);
     try {

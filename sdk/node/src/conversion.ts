@@ -1,3 +1,4 @@
+import { offAbort, onAbort } from './abort.js';
 import { END_MS, WAIT_MAX_MS } from './asking.js';
 import { stamp } from './clock.js';
 import { Refused, ServerError, TimedOut, Unreachable } from './errors.js';
@@ -50,14 +51,15 @@ class Conversion implements Asker, Pending {
   start(timeout: number): void {
     const { signal } = this.#options;
     if (signal?.aborted) return this.#outcome.reject(signal.reason);
-    signal?.addEventListener('abort', this.#cancel);
+    onAbort(signal, this.#cancel);
     this.#session.watch(this);
     this.#giveUpAt = stamp() + this.#wait + timeout;
     this.#ask(Math.min(this.#wait, WAIT_MAX_MS));
   }
 
   #ask(wait: number): void {
-    const words: Word[] = ['CONVERT', this.#lease.name, this.#fence, 'MODE', this.#options.shared ? 'shared' : 'exclusive'];
+    const mode = this.#options.shared ? 'shared' : 'exclusive';
+    const words: Word[] = ['CONVERT', this.#lease.name, this.#fence, 'MODE', mode];
     if (wait > 0) words.push('WAIT', Math.ceil(wait), 'NOBLOCK');
     words.push('REQUEST', this.#session.requestId());
     this.#asked++;
@@ -97,7 +99,7 @@ class Conversion implements Asker, Pending {
     if (--this.#asked > 0) return false;
     this.#lease.converting = false;
     this.#session.unwatch(this);
-    this.#options.signal?.removeEventListener('abort', this.#cancel);
+    offAbort(this.#options.signal, this.#cancel);
     return true;
   }
 

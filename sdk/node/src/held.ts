@@ -21,7 +21,13 @@ export class Held {
   declare readonly [Symbol.asyncDispose]: () => Promise<void>;
 
   /** @internal */
-  constructor(session: Session, leases: readonly Lease[], body: Buffer, timeout: number, onLost?: (lost: Lost) => void) {
+  constructor(
+    session: Session,
+    leases: readonly Lease[],
+    body: Buffer,
+    timeout: number,
+    onLost?: (lost: Lost) => void,
+  ) {
     this.#session = session;
     this.#leases = leases;
     this.#timeout = timeout;

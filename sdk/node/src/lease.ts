@@ -127,6 +127,7 @@ export class Lease {
       else failed();
     };
     const words = ['RENEW', this.name, fence, 'TTL', this.ttl];
-    this.#session.link.send(words, { answered, failed }, { again: false });
+    const forLong = { until: Infinity, patience: Infinity };
+    this.#session.link.send(words, { answered, failed }, { again: false, ...forLong });
   }
 }

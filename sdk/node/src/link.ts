@@ -448,7 +448,7 @@ export class Link {
     this.#limit = this.#limitFor(this.#owner.shortestTtl());
     if (this.#wire && !this.#ready && at >= this.#greetUntil) this.#lost('no answer in time');
     else if (at >= this.#silentAt()) this.#lost(`no answer for ${Math.round(this.#limit)} ms`);
-    else if (at >= this.#pingAt()) this.#transmit(new Call(encode(['PING']), nobody, false, Infinity, Infinity));
+    else if (at >= this.#pingAt()) this.#transmit(new Call(PING, nobody, false, Infinity, Infinity));
     this.#giveUp(at);
     this.connect();
     this.#arm();
@@ -465,7 +465,8 @@ export class Link {
 
   #silentAt(): number {
     const first = this.#sent.first;
-    return this.#ready && first && first.kind !== 'waits' ? Math.max(this.#heardAt, first.lastSent) + this.#limit : Infinity;
+    if (!this.#ready || !first || first.kind === 'waits') return Infinity;
+    return Math.max(this.#heardAt, first.lastSent) + this.#limit;
   }
 
   #pingAt(): number {
@@ -491,6 +492,7 @@ export class Link {
   }
 }
 
+const PING = encode(['PING']);
 const nobody: Asker = { answered() {}, failed() {} };
 
 function check(reply: Reply): void {

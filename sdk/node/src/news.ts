@@ -1,3 +1,4 @@
+import { offAbort, onAbort } from './abort.js';
 import { ServerError } from './errors.js';
 import { Link, type LinkOptions, type LinkOwner, type Opening } from './link.js';
 import { camel, plain } from './plain.js';
@@ -57,7 +58,7 @@ export class News implements AsyncIterator<BelayEvent, undefined>, LinkOwner {
   /** Resolves when nothing is missed from now on. */
   async start(): Promise<void> {
     this.#signal?.throwIfAborted();
-    this.#signal?.addEventListener('abort', this.#abort);
+    onAbort(this.#signal, this.#abort);
     try {
       await this.#link.request(['PING'], { again: true });
     } catch (error) {
@@ -87,7 +88,7 @@ export class News implements AsyncIterator<BelayEvent, undefined>, LinkOwner {
     this.#isClosed = true;
     this.#error = error;
     this.#events.length = 0;
-    this.#signal?.removeEventListener('abort', this.#abort);
+    offAbort(this.#signal, this.#abort);
     this.#onEnd();
     this.#wake();
     await this.#link.close();

@@ -4,7 +4,10 @@ import { ErrorReply, Push, text, type Reply } from './resp.js';
 export function plain(reply: Reply, nameOf: (key: string) => string = (key) => key): unknown {
   if (Buffer.isBuffer(reply)) return text(reply);
   if (Array.isArray(reply)) return reply.map((item) => plain(item, nameOf));
-  if (reply instanceof Map) return Object.fromEntries([...reply].map(([key, value]) => [nameOf(key), memberOf(key, value, nameOf)]));
+  if (reply instanceof Map) {
+    const members = [...reply].map(([key, value]) => [nameOf(key), memberOf(key, value, nameOf)] as const);
+    return Object.fromEntries(members);
+  }
   return reply instanceof ErrorReply || reply instanceof Push ? String(reply) : reply;
 }
 

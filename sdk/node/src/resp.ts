@@ -58,7 +58,7 @@ export class Decoder {
   #at = 0;
   #open: Open[] = [];
 
-  /** The replies that are complete with `chunk`. Throws a SyntaxError for what is no RESP3; then the stream is of no use. */
+  /** The replies that are complete with `chunk`. Throws a SyntaxError for what is no RESP3. */
   *feed(chunk: Buffer): Generator<Reply, void, undefined> {
     this.#bytes = this.#at === this.#bytes.length ? chunk : Buffer.concat([this.#bytes.subarray(this.#at), chunk]);
     this.#at = 0;

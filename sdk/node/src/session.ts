@@ -225,9 +225,9 @@ export class Session implements LinkOwner {
   }
 
   #gone(name: string, fence: number, reason: string): void {
-    const said = this.#brokenBy?.fence === fence ? this.#brokenBy : undefined;
+    const { by, why } = this.#brokenBy?.fence === fence ? this.#brokenBy : { by: '', why: '' };
     for (const lease of this.#leases)
-      if (lease.fence === fence && lease.name === name) lease.lose(reason, said?.by || undefined, said?.why || undefined);
+      if (lease.fence === fence && lease.name === name) lease.lose(reason, by || undefined, why || undefined);
   }
 
   // ---- its life
@@ -279,7 +279,8 @@ export class Session implements LinkOwner {
         this.over('session');
       }
     };
-    this.link.send(['SESSION', 'KEEPALIVE', id], { answered, failed() {} }, { again: false });
+    const failed = () => {}; // with the connection: left()
+    this.link.send(['SESSION', 'KEEPALIVE', id], { answered, failed }, { again: false, until: Infinity });
   }
 
   /** The server says that it is over, or the clock. */

@@ -1,3 +1,4 @@
+import { offAbort, onAbort } from './abort.js';
 import { stamp } from './clock.js';
 import { ServerError } from './errors.js';
 import { Link, type LinkOwner } from './link.js';
@@ -30,7 +31,7 @@ export interface TransactionResult {
   data: { [name: string]: Json };
 }
 
-/** In the session of the client. One that waits has a connection of its own, because it holds back all answers behind it. */
+/** In the session of the client. One that waits holds back all answers behind it: it has its own connection. */
 export async function transact(
   session: Session,
   options: SessionOptions,
@@ -41,7 +42,8 @@ export async function transact(
   const wait = duration('wait', terms.wait ?? 0);
   signal?.throwIfAborted();
   if (wait) await session.inSession(['PING']); // it is open now
-  const words = ['TXN', JSON.stringify(documentOf(session.need(), statements, terms, wait)), 'REQUEST', session.requestId()];
+  const json = JSON.stringify(documentOf(session.need(), statements, terms, wait));
+  const words = ['TXN', json, 'REQUEST', session.requestId()];
   const reply = wait ? await aside(session, options, words, wait, signal) : await session.inSession(words);
   if (reply === undefined) throw new ServerError('NOSESSION', 'the session of this client is over');
   return resultOf(reply);
@@ -79,14 +81,14 @@ async function aside(
   const link = new Link(options, nothingMore, session.link.at);
   session.addBeside(link);
   const abort = () => void link.close();
-  signal?.addEventListener('abort', abort);
+  onAbort(signal, abort);
   try {
     return await link.request(words, { again: true, waits: true, until: stamp() + wait + options.timeout });
   } catch (error) {
     signal?.throwIfAborted();
     throw error;
   } finally {
-    signal?.removeEventListener('abort', abort);
+    offAbort(signal, abort);
     session.removeBeside(link);
     await link.close();
   }

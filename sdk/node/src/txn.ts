@@ -126,7 +126,8 @@ export { ifElse as if, yes as true, no as false, remove as delete };
 // ----
 
 function given(members: { [name: string]: Json | undefined }): { [name: string]: Json } {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as { [name: string]: Json };
+  const isGiven = ([, value]: [string, Json | undefined]) => value !== undefined;
+  return Object.fromEntries(Object.entries(members).filter(isGiven)) as { [name: string]: Json };
 }
 
 function own(options: ExistsOptions): { [name: string]: Json | undefined } {

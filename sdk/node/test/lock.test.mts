@@ -85,6 +85,27 @@ test('an aborted wait leaves the line, and rejects with the reason', async (t) =
   await assert.rejects(held.convert({ shared: true, signal: controller.signal }), TypeError);
 });
 
+test('one signal may end many waits', async (t) => {
+  const { client } = await server(t);
+  const warned = t.mock.method(process, 'emitWarning', () => {});
+  const a = client();
+  const held = await a.lock('x', { shared: true });
+  const other = await a.lock('x', { shared: true });
+  const stop = new AbortController();
+  const { signal } = stop;
+  const waits = [
+    ...Array.from({ length: 30 }, () => a.lock('x', { signal })),
+    held.convert({ shared: false, signal }),
+    a.transaction([belay.txn.assert(belay.txn.lock('x'))], { wait: 60_000, signal }),
+    (await a.watch('y', { signal })).next(),
+  ];
+  await until(async () => (await waiting(a, 'x')) === 31);
+  stop.abort(new Error('enough'));
+  for (const wait of waits) await assert.rejects(wait, /enough/);
+  assert.equal(warned.mock.callCount(), 0);
+  assert.ok((await held.check()) && (await other.check()), 'the conversion has not happened');
+});
+
 test('ten thousand waits on one connection', async (t) => {
   const { client, info } = await server(t);
   const [a, b] = [client(), client()];
