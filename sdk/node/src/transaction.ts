@@ -41,12 +41,20 @@ export async function transact(
   const { signal } = terms;
   const wait = duration('wait', terms.wait ?? 0);
   signal?.throwIfAborted();
-  if (wait) await session.inSession(['PING']); // it is open now
-  const json = JSON.stringify(documentOf(session.need(), statements, terms, wait));
+  const id = wait ? await opened(session) : session.need();
+  const json = JSON.stringify(documentOf(id, statements, terms, wait));
   const words = ['TXN', json, 'REQUEST', session.requestId()];
   const reply = wait ? await aside(session, options, words, wait, signal) : await session.inSession(words);
   if (reply === undefined) throw new ServerError('NOSESSION', 'the session of this client is over');
   return resultOf(reply);
+}
+
+/** The session, when the server knows it: other connections may name it. */
+async function opened(session: Session): Promise<string> {
+  for (;;) {
+    const id = session.need();
+    if ((await session.inSession(['PING'])) !== undefined) return id;
+  }
 }
 
 function documentOf(id: string, statements: readonly Statement[], terms: TransactionOptions, wait: number): unknown {

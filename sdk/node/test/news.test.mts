@@ -72,6 +72,7 @@ test('a transaction: all of it or nothing', async (t) => {
   assert.equal((await a.show('ledger')).holders[0]!.fence, done.data['fence']);
 
   const never = [txn.assert(txn.exists('t', 'k', false))];
+  assert.equal((await client().transaction(never, { wait: 20 })).status, 'timeout', 'its first session');
   const controller = new AbortController();
   const aborted = b.transaction(never, { wait: 60_000, signal: controller.signal });
   await until(async () => String(await a.call('INFO')).includes('waiting_transactions:1'));
