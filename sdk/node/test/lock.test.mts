@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { createRequire } from 'node:module';
 import os from 'node:os';
 import { test } from 'node:test';
+import { Worker } from 'node:worker_threads';
 import * as belay from '@belay/client';
 import { Closed, Lost, NotAcquired, Refused, TimedOut, Unreachable } from '@belay/client';
 import { PACKAGE, server, until, waiting } from './server.mjs';
@@ -208,6 +209,26 @@ test('an owner that is given is one party', async (t) => {
   });
   await a.close();
   assert.ok((await wait).held());
+});
+
+test('each worker thread has a client of its own, and they exclude each other', async (t) => {
+  const { address } = await server(t);
+  const program = `
+    const { parentPort, workerData } = require('node:worker_threads');
+    const { Client } = require('@belay/client');
+    const { address, counter } = workerData;
+    const client = new Client({ addresses: address });
+    const round = () => client.withLock('counter', async () => {
+      const value = counter[0];
+      await client.show('counter');
+      counter[0] = value + 1;
+    });
+    Promise.all(Array.from({ length: 50 }, round)).then(() => client.close());`;
+  const counter = new Int32Array(new SharedArrayBuffer(4));
+  const workers = [1, 2].map(() => new Worker(program, { eval: true, workerData: { address, counter } }));
+  const codes = await Promise.all(workers.map(async (worker) => (await once(worker, 'exit'))[0] as number));
+  assert.deepEqual(codes, [0, 0]);
+  assert.equal(counter[0], 100);
 });
 
 test('require and import give the same classes', () => {
