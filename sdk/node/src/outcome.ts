@@ -1,4 +1,4 @@
-import { Deadlock, Refused, ServerError, TimedOut, type Holder } from './errors.js';
+import { Deadlock, Refused, ServerError, TimedOut, Unreachable, type Holder } from './errors.js';
 import { ErrorReply, integer, text, type Reply } from './resp.js';
 
 export interface Grant {
@@ -18,8 +18,10 @@ export function grantOf(name: string, reply: Reply): Grant {
       throw new TimedOut(name);
     case 'deadlock':
       throw new Deadlock(name, [second!, ...more].map(stepOf));
-    default:
+    case 'refused':
       throw new Refused(name, text(second), more.map(holderOf));
+    default:
+      throw new Unreachable(`${name}: the answer is not one of a Belay server`);
   }
 }
 

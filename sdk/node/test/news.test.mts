@@ -52,7 +52,7 @@ test('an election: one leads, all see who', async (t) => {
 });
 
 test('a transaction: all of it or nothing', async (t) => {
-  const { client } = await server(t);
+  const { client, info } = await server(t);
   const [a, b] = [client(), client()];
   const enter = [txn.assert(txn.not(txn.exists('month-end', 'f'))), txn.assert(txn.set('entry', 'f', { by: 'a' }))];
   assert.deepEqual(await a.transaction(enter), { status: 'ok', data: {} });
@@ -65,7 +65,7 @@ test('a transaction: all of it or nothing', async (t) => {
   assert.deepEqual([status, cause, failed], ['error', 'statement', '1:/AssertOp/']);
   assert.deepEqual((data['who'] as { value: unknown }).value, { by: 'a' });
   const waiting = b.transaction(close, { wait: 60_000, description: 'month-end' });
-  await until(async () => String(await a.call('INFO')).includes('waiting_transactions:1'));
+  await until(async () => (await info('waiting_transactions')) === 1);
   await a.transaction([txn.assert(txn.delete('entry', 'f'))]);
   const done = await waiting;
   assert.equal(done.status, 'ok');
@@ -75,9 +75,9 @@ test('a transaction: all of it or nothing', async (t) => {
   assert.equal((await client().transaction(never, { wait: 20 })).status, 'timeout', 'its first session');
   const controller = new AbortController();
   const aborted = b.transaction(never, { wait: 60_000, signal: controller.signal });
-  await until(async () => String(await a.call('INFO')).includes('waiting_transactions:1'));
+  await until(async () => (await info('waiting_transactions')) === 1);
   controller.abort(new Error('enough'));
   await assert.rejects(aborted, /enough/);
-  await until(async () => String(await a.call('INFO')).includes('waiting_transactions:0'));
+  await until(async () => (await info('waiting_transactions')) === 0);
   assert.equal((await b.transaction(never, { minTrust: 1, minUptime: 3_600_000 })).cause, 'requirements');
 });

@@ -17,7 +17,7 @@ export interface Stage {
   address: string;
   /** A client of that server. */
   client(options?: ClientOptions): Client;
-  /** The same number as `name` has in INFO. */
+  /** The number of that name in INFO. */
   info(name: string): Promise<number>;
 }
 
@@ -39,8 +39,10 @@ export async function server(t: TestContext): Promise<Stage> {
     clients.push(new Client({ addresses: address, ...options }));
     return clients[clients.length - 1]!;
   };
+  let asking: Client | undefined;
   const info = async (name: string) => {
-    const text = String(await client().call('INFO'));
+    asking ??= client();
+    const text = String(await asking.call('INFO'));
     return Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(text)?.[1]);
   };
   return { address, client, info };
