@@ -3,22 +3,34 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { test, type TestContext } from 'node:test';
 import { ServerError, TimedOut, Unreachable } from '@belay/client';
-import { server } from './server.mjs';
+import { server, until } from './server.mjs';
 
 /** What a node says to each command, by its name; it says the rest to everything else. */
 type Answers = { [command: string]: string };
 
 const COMMAND = /^\*\d+\r\n\$\d+\r\n(.*)\r\n(?:\$\d+\r\n(.*)\r\n)?/gm; // its first two words
+const GRANTED = '*4\r\n+granted\r\n:1\r\n:-1\r\n+\r\n';
 const FAILED = '*3\r\n+queued\r\n:7\r\n:1\r\n>6\r\n+failed\r\n+\r\n:0\r\n:7\r\n:0\r\n+not now\r\n';
 const GREETING: Answers = { HELLO: '%0\r\n', OPEN: '+id\r\n', ATTACH: '+OK\r\n' };
 
+interface Node {
+  address: string;
+  /** Commands, in their order. */
+  heard: string[];
+  /** How its connections ended, in their order: "end" or an error. */
+  ended: string[];
+}
+
 /** A node that is not as it should be. */
-async function node(t: TestContext, answers: Answers, rest: string): Promise<{ address: string; heard: string[] }> {
+async function node(t: TestContext, answers: Answers, rest: string): Promise<Node> {
   const heard: string[] = [];
+  const ended: string[] = [];
   const sockets = new Set<Socket>();
   const listener = createServer((socket) => {
     sockets.add(socket);
-    socket.on('error', () => {}).on('data', (bytes) => {
+    socket.on('error', (error: NodeJS.ErrnoException) => ended.push(error.code!));
+    socket.on('end', () => ended.push('end'));
+    socket.on('data', (bytes) => {
       for (const [, first, second] of bytes.toString().matchAll(COMMAND)) {
         const command = first === 'SESSION' ? second! : first!;
         heard.push(command);
@@ -31,7 +43,7 @@ async function node(t: TestContext, answers: Answers, rest: string): Promise<{ a
     listener.close();
     for (const socket of sockets) socket.destroy();
   });
-  return { address: `127.0.0.1:${(listener.address() as AddressInfo).port}`, heard };
+  return { address: `127.0.0.1:${(listener.address() as AddressInfo).port}`, heard, ended };
 }
 
 const NODES: [what: string, answers: Answers, rest: string][] = [
@@ -53,7 +65,20 @@ for (const [what, answers, rest] of NODES)
     assert.ok(await held.check());
     assert.equal(a.address, address);
     assert.equal(bad.heard[0], 'HELLO');
+    await until(() => bad.ended.length > 0);
+    assert.deepEqual(bad.ended, ['ECONNRESET'], 'a close would end the session');
   });
+
+test('a client that is closed ends its session, and then the connection', async (t) => {
+  const { address, heard, ended } = await node(t, { ...GREETING, ACQUIRE: GRANTED }, ':1\r\n');
+  const { client } = await server(t);
+  const a = client({ addresses: address });
+  const held = await a.lock('x');
+  await a.close();
+  assert.ok(!held.held() && !held.signal.aborted);
+  assert.deepEqual(heard, ['HELLO', 'OPEN', 'ATTACH', 'ACQUIRE', 'CLOSE']);
+  assert.deepEqual(ended, ['end']);
+});
 
 test('a node that answers what was not asked is left for the next one', async (t) => {
   const { address, client } = await server(t);
