@@ -1,50 +1,8 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type AddressInfo, type Socket } from 'node:net';
-import { test, type TestContext } from 'node:test';
+import { test } from 'node:test';
 import { ServerError, TimedOut, Unreachable } from '@belay/client';
+import { FAILED, GRANTED, GREETING, node, type Answers } from './node.mjs';
 import { server, until } from './server.mjs';
-
-/** What a node says to each command, by its name; it says the rest to everything else. */
-type Answers = { [command: string]: string };
-
-const COMMAND = /^\*\d+\r\n\$\d+\r\n(.*)\r\n(?:\$\d+\r\n(.*)\r\n)?/gm; // its first two words
-const GRANTED = '*4\r\n+granted\r\n:1\r\n:-1\r\n+\r\n';
-const FAILED = '*3\r\n+queued\r\n:7\r\n:1\r\n>6\r\n+failed\r\n+\r\n:0\r\n:7\r\n:0\r\n+not now\r\n';
-const GREETING: Answers = { HELLO: '%0\r\n', OPEN: '+id\r\n', ATTACH: '+OK\r\n' };
-
-interface Node {
-  address: string;
-  /** Commands, in their order. */
-  heard: string[];
-  /** How its connections ended, in their order: "end" or an error. */
-  ended: string[];
-}
-
-/** A node that is not as it should be. */
-async function node(t: TestContext, answers: Answers, rest: string): Promise<Node> {
-  const heard: string[] = [];
-  const ended: string[] = [];
-  const sockets = new Set<Socket>();
-  const listener = createServer((socket) => {
-    sockets.add(socket);
-    socket.on('error', (error: NodeJS.ErrnoException) => ended.push(error.code!));
-    socket.on('end', () => ended.push('end'));
-    socket.on('data', (bytes) => {
-      for (const [, first, second] of bytes.toString().matchAll(COMMAND)) {
-        const command = first === 'SESSION' ? second! : first!;
-        heard.push(command);
-        socket.write(answers[command] ?? rest);
-      }
-    });
-  }).listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  t.after(() => {
-    listener.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  return { address: `127.0.0.1:${(listener.address() as AddressInfo).port}`, heard, ended };
-}
 
 const NODES: [what: string, answers: Answers, rest: string][] = [
   ['speaks another language', {}, 'HTTP/1.1 400 Bad Request\r\n\r\n'],

@@ -48,9 +48,13 @@ export async function server(t: TestContext): Promise<Stage> {
   return { address, client, info };
 }
 
-/** Looks every 5 ms. */
+/** Looks every 5 ms; throws when that is of no use. */
 export async function until(is: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await is())) await sleep(5);
+  const end = performance.now() + 30_000;
+  while (!(await is())) {
+    assert.ok(performance.now() < end, 'it has not happened');
+    await sleep(5);
+  }
 }
 
 /** How many wait for that lock. */
