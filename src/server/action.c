@@ -44,7 +44,7 @@ static void get_name(struct conn *c)
 static void end_pushes(struct conn *c)
 {
     watch_close(c);
-    pipeline_cancel_late(c);
+    late_cancel(c);
 }
 
 /* False: it has been refused, or is taken again later. */

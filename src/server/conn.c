@@ -1,7 +1,7 @@
 /* conn.c - one client connection, from accept to close: reading, writing, deadlines.
  *
  *   on_read() --pipeline_feed()--> answers in c->out --conn_flush()--> one write
- *   any state --conn_close()--> closing --on_closed()--> freed
+ *   any state --conn_close()--> closing --on_closed()--> freed, when its waits are called off
  *
  * All reads share one buffer; only the bytes of an unfinished request are kept. A client that
  * is parked in a line keeps being read, so that its disconnect is seen at once. One that sends
@@ -104,9 +104,8 @@ static void out_recycle(struct conn *c)
 
 /* --- end --- */
 
-static void on_closed(uv_handle_t *handle) /* the one place that frees a conn */
+static void release(struct conn *c) /* the one place that frees a conn */
 {
-    struct conn *c = handle->data;
     struct server *s = c->server;
     list_remove(&c->all);
     list_remove(&c->dirty);
@@ -126,6 +125,21 @@ static void on_closed(uv_handle_t *handle) /* the one place that frees a conn */
     free(c);
     s->n_conns--;
     listen_accept_more(s);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct conn *c = handle->data;
+    c->gone = true;
+    if (list_empty(&c->quitting))
+        release(c);
+}
+
+void conn_quit(struct conn *c)
+{
+    list_remove(&c->quitting);
+    if (c->gone)
+        release(c);
 }
 
 bool conn_may_return(const struct conn *c)
@@ -351,9 +365,10 @@ static void on_idle(uv_idle_t *idle)
     struct server *s = idle->data;
     conn_go_on(s);
     secure_go_on(s);
+    late_go_on(s);
     if (list_empty(&s->sliced) && list_empty(&s->late) && list_empty(&s->woken) &&
         list_empty(&s->in_line) && list_empty(&s->doubted) && list_empty(&s->left) &&
-        list_empty(&s->finding))
+        list_empty(&s->finding) && list_empty(&s->quitting))
         (void)uv_idle_stop(&s->idle);
 }
 
@@ -591,8 +606,8 @@ void conn_shed(struct server *s)
 /* Nothing is lost when it is closed: it waits for nothing, has no session, watches nothing. */
 static bool is_idle(const struct conn *c)
 {
-    return !c->closed && !c->head && !c->late && !c->watch && !c->sessions && !c->writing &&
-           !c->lingering && buf_len(&c->in) == 0;
+    return !c->closed && !c->head && list_empty(&c->late) && !c->watch && !c->sessions &&
+           !c->writing && !c->lingering && buf_len(&c->in) == 0;
 }
 
 bool conn_evict(struct server *s)
@@ -738,6 +753,8 @@ void conn_open(struct server *s, struct listener *from)
     list_init(&c->turn);
     list_init(&c->woken);
     list_init(&c->sliced);
+    list_init(&c->late);
+    list_init(&c->quitting);
     list_init(&c->keeper);
     list_init(&c->shaking);
     list_init(&c->in_line);

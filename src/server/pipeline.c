@@ -58,7 +58,7 @@ static struct pending_reply *pending_new(struct conn *c, struct manner manner, b
     return p;
 }
 
-static void pending_free(struct pending_reply *p)
+void pipeline_free(struct pending_reply *p)
 {
     struct server *s = p->conn->server;
     if (p->expected)
@@ -113,7 +113,7 @@ static void emit_ready(struct conn *c)
         buf_put_slice(&c->out, buf_slice(&p->held));
         c->held_bytes -= buf_len(&p->held);
         dequeue(c);
-        pending_free(p);
+        pipeline_free(p);
     }
 }
 
@@ -188,22 +188,6 @@ void pipeline_fail(struct conn *c, enum belay_err err, int http_status, const ch
 
 /* --- answers --- */
 
-/* The outcome of a wait that was told "queued": a push, whenever it comes. */
-static void push_late(struct pending_reply *p, const struct event *ev)
-{
-    struct conn *c = p->conn;
-    struct pending_reply **at = &c->late;
-    while (*at != p)
-        at = &(*at)->next;
-    *at = p->next;
-    c->late_n--;
-    struct event told = *ev;
-    told.ticket = p->ticket; /* a failure does not know it */
-    conn_use_out(c);
-    resp_write(&c->out, answer_push(&told, &c->server->reply_arena), c->resp);
-    pending_free(p);
-}
-
 /* It has its "queued" and stays for the outcome; `p` is the head of the queue, or its reply is
  * held back: then a stand-in takes its place there. */
 static void make_late(struct pending_reply *p)
@@ -223,9 +207,7 @@ static void make_late(struct pending_reply *p)
             c->tail = stand_in;
     }
     p->state = PENDING_LATE;
-    p->next = c->late;
-    c->late = p;
-    c->late_n++;
+    late_add(p);
 }
 
 static const struct reply *reply_to(const struct pending_reply *p, const struct event *ev)
@@ -245,6 +227,10 @@ static void on_answer(struct ask *ask, const struct event *ev)
     struct pending_reply *p = (struct pending_reply *)ask;
     struct conn *c = p->conn;
     struct server *s = c->server;
+    if (p->state == PENDING_LATE && !late_is_wanted(p)) {
+        late_drop(p);
+        return;
+    }
     bool stays = p->ask.stay && ev->kind == EVENT_QUEUED;
     arena_reset(&s->reply_arena);
     conn_dirty(c);
@@ -258,7 +244,7 @@ static void on_answer(struct ask *ask, const struct event *ev)
     }
     count_wait(p, ev);
     if (p->state == PENDING_LATE) {
-        push_late(p, ev);
+        late_push(p, ev);
         return;
     }
     count_pending(p, answer_outcome(ev), p->ask.line_ms);
@@ -282,7 +268,7 @@ static void on_answer(struct ask *ask, const struct event *ev)
     if (stays)
         make_late(p);
     else
-        pending_free(p);
+        pipeline_free(p);
     emit_ready(c);
     conn_report(c);
 }
@@ -330,13 +316,12 @@ void pipeline_answer(struct pending_reply *p, const struct reply *r)
     conn_use_out(c);
     write_reply(c, &c->out, r, p->form, slice_str(p->id));
     dequeue(c);
-    pending_free(p);
+    pipeline_free(p);
     emit_ready(c);
     conn_report(c);
 }
 
-/* It asks no more: it is gone, or it was told to go elsewhere. */
-static void call_off(struct pending_reply *p)
+void pipeline_call_off(struct pending_reply *p)
 {
     struct engine *e = p->conn->server->engine;
     if (p->forget)
@@ -347,17 +332,6 @@ static void call_off(struct pending_reply *p)
         engine_cancel(e, &p->ask);
 }
 
-void pipeline_cancel_late(struct conn *c)
-{
-    struct pending_reply *p;
-    while ((p = c->late) != NULL) {
-        c->late = p->next;
-        call_off(p);
-        pending_free(p);
-    }
-    c->late_n = 0;
-}
-
 void pipeline_cancel_all(struct conn *c)
 {
     struct pending_reply *p;
@@ -365,7 +339,7 @@ void pipeline_cancel_all(struct conn *c)
     for (p = c->head; p; p = p->next) {
         if (p->state == PENDING_ASKED) {
             gap = true;
-            call_off(p);
+            pipeline_call_off(p);
             p->state = PENDING_ANSWERED;
         } else if (gap) {
             c->held_bytes -= buf_len(&p->held);
@@ -374,7 +348,7 @@ void pipeline_cancel_all(struct conn *c)
     }
     conn_use_out(c);
     emit_ready(c);
-    pipeline_cancel_late(c);
+    late_cancel(c);
 }
 
 static struct pending_reply *next_waiting(const struct conn *c)
@@ -392,7 +366,7 @@ void pipeline_end_waits(struct conn *c)
         p->ended = true;
         engine_end_wait(c->server->engine, &p->ask);
     }
-    pipeline_cancel_late(c);
+    late_cancel(c);
 }
 
 static const char stopping_text[] = "this node is stopping; ask another one";
@@ -405,18 +379,14 @@ void pipeline_dismiss_all(struct conn *c)
     for (struct pending_reply *p = c->head; p; p = p->next) {
         if (p->state != PENDING_ASKED)
             continue;
-        call_off(p);
+        pipeline_call_off(p);
         count_pending(p, OUTCOME_ERROR, 0);
         arena_reset(&s->reply_arena);
         hold_back(c, p, reply_error(&s->reply_arena, stop.err, "%s", stopping_text));
     }
     conn_use_out(c);
     emit_ready(c);
-    while (c->late) {
-        call_off(c->late);
-        arena_reset(&s->reply_arena);
-        push_late(c->late, &stop);
-    }
+    late_dismiss(c, &stop);
 }
 
 /* --- requests --- */
@@ -438,7 +408,7 @@ static bool prepare(struct conn *c, const struct call *call, struct pending_repl
     pipeline_reply(c, reply_error(&s->request_arena, BELAY_ERR_LIMIT, "%s", limit),
                    p->form.close);
     count(s, call->manner.command, OUTCOME_ERROR);
-    pending_free(p);
+    pipeline_free(p);
     return false;
 }
 

@@ -502,6 +502,7 @@ enum server_end server_run(const struct server_config *config)
     list_init(&s->finding);
     list_init(&s->sliced);
     list_init(&s->late);
+    list_init(&s->quitting);
     list_init(&s->shaking);
     list_init(&s->in_line);
     list_init(&s->doubted);

@@ -15,7 +15,7 @@ enum {
     SERVER_FEED_EVENTS = 16384,       /* history for watchers that come back */
     SERVER_READ_BYTES = 65536,        /* one read; the buffer is shared by all */
     CONN_PIPELINE_MAX = 1024,         /* requests of a connection without a reply */
-    CONN_LATE_MAX = 1024,             /* NOBLOCK waits of a connection that push later */
+    CONN_LATE_MAX = 16384,            /* NOBLOCK waits of a connection that push later */
     CONN_SESSIONS_MAX = 64,           /* sessions attached to a connection */
     CONN_OUT_BYTES_MAX = 1024 * 1024, /* unsent replies; above it requests are not taken */
     CONN_OUT_LOST_BYTES = 16 << 20,   /* unsent replies; above it the connection is closed */

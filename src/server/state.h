@@ -106,20 +106,21 @@ struct server {
     struct trail_note *note; /* of it, for the audit log, until its pending reply has it */
     bool acting; /* an action of it is being carried out, and has not answered yet */
     char *read_mem;
-    struct list conns;   /* all */
-    struct list dirty;   /* have something to write or to do at the end of the turn */
-    struct list left;    /* dirty when the slice for that was used up */
-    bool left_next;      /* one of each in turn */
-    struct list timed;   /* have a deadline */
-    struct list turns;   /* in the order in which they are asked to make room for others */
-    struct list woken;   /* watchers that have news to read */
-    struct list finding; /* struct find: reads that have a step to do */
-    struct list sliced;  /* have used up their slice of the turn, and have more to ask */
-    struct list late;    /* have come when the turn was over, and have had none */
-    bool late_next;      /* of these two */
-    struct tls_own tls;  /* what clients are shown */
-    struct list shaking; /* hands: handshakes of TLS, the oldest first */
-    struct list in_line; /* of them: bytes of the client are there */
+    struct list conns;    /* all */
+    struct list dirty;    /* have something to write or to do at the end of the turn */
+    struct list left;     /* dirty when the slice for that was used up */
+    bool left_next;       /* one of each in turn */
+    struct list timed;    /* have a deadline */
+    struct list turns;    /* in the order in which they are asked to make room for others */
+    struct list woken;    /* watchers that have news to read */
+    struct list finding;  /* struct find: reads that have a step to do */
+    struct list sliced;   /* have used up their slice of the turn, and have more to ask */
+    struct list late;     /* have come when the turn was over, and have had none */
+    bool late_next;       /* of these two */
+    struct list quitting; /* have NOBLOCK waits that are to be called off: late.c */
+    struct tls_own tls;   /* what clients are shown */
+    struct list shaking;  /* hands: handshakes of TLS, the oldest first */
+    struct list in_line;  /* of them: bytes of the client are there */
     size_t n_shaking;
     struct list doubted;    /* their certificates are looked at once more */
     struct buf plain, wire; /* what one read brought, and what one write sends, with TLS */
@@ -207,7 +208,9 @@ struct pending_reply {
     uint64_t taken_ns; /* when the turn began that took it */
     char *secret;    /* of a token that is being made: told in the answer, kept nowhere else */
     uint64_t ticket; /* late: its place, by which the client knows the push */
-    uint8_t state;   /* enum pending_state */
+    struct list late;
+    uint32_t late_round; /* it is wanted while this is that of its connection */
+    uint8_t state;       /* enum pending_state */
     struct reply_form form;
     bool ended;        /* its client is half closed: it waits in no line */
     uint32_t expected; /* bytes of the reply that room is kept for */
@@ -242,7 +245,7 @@ struct conn {
     char address[CONN_ADDRESS_BYTES];  /* of its client: "127.0.0.1:41234" */
     struct source *source;             /* the same, counted */
     struct pending_reply *head, *tail; /* replies leave in this order */
-    struct pending_reply *late;        /* told "queued"; the outcome will be pushed */
+    struct list late, quitting;        /* told "queued"; the outcome will be pushed */
     struct watch *watch;
     struct attached *sessions;
     char *ns, *name;                /* owned; NULL: default, none */
@@ -266,7 +269,7 @@ struct conn {
     size_t reported;     /* bytes that the budget knows of, as output or watchers */
     size_t in_reported;  /* and as input */
     uint8_t reported_as; /* enum budget_part */
-    uint32_t pending_n;
+    uint32_t pending_n, late_round;
     uint16_t ns_len;
     uint8_t door; /* enum door */
     uint8_t resp; /* version */
@@ -290,6 +293,7 @@ struct conn {
     bool unheard;      /* it is closed for what it sent, and may still be sending */
     bool lingering;    /* shut down for writing, waits for the client to go */
     bool closed;
+    bool gone; /* libuv has let go of it */
 };
 
 /* server.c */
@@ -303,6 +307,7 @@ uint64_t server_wall_ns(void);
 /* conn.c */
 void conn_open(struct server *s, struct listener *from); /* takes what libuv holds there */
 void conn_close(struct conn *c);        /* not from within an answer; any number of times */
+void conn_quit(struct conn *c);         /* its last NOBLOCK wait is called off */
 void conn_dirty(struct conn *c);        /* look at it at the end of the turn */
 void conn_flush(struct conn *c);        /* its end of the turn */
 void conn_sweep(struct server *s);      /* once a second: deadlines */
@@ -354,6 +359,16 @@ void secure_doubt(struct server *s);     /* certificates of clients may have bee
 struct buf *secure_seal(struct conn *c); /* takes from c->out; borrowed until the next call */
 void secure_end(struct conn *c);         /* says that nothing more will come */
 
+/* late.c */
+void late_add(struct pending_reply *p); /* it has its "queued" */
+bool late_is_wanted(const struct pending_reply *p);
+void late_push(struct pending_reply *p, const struct event *ev); /* its outcome; frees it */
+void late_drop(struct pending_reply *p); /* the same, and says nothing */
+void late_cancel(
+    struct conn *c); /* nothing more is pushed; its waits are called off by and by */
+void late_dismiss(struct conn *c, const struct event *stop); /* every one is told this */
+void late_go_on(struct server *s);                           /* a slice for those that quit */
+
 /* pipeline.c */
 struct answer_standing
 server_standing(struct server *s); /* uptime, trust and norm, as of now */
@@ -364,9 +379,11 @@ void pipeline_reply(struct conn *c, const struct reply *r, bool close); /* in or
 struct pending_reply *pipeline_defer(struct conn *c, const struct call *call, bool close,
                                      void (*forget)(struct pending_reply *p));
 void pipeline_answer(struct pending_reply *p, const struct reply *r); /* frees it */
-void pipeline_cancel_late(struct conn *c);                            /* NOBLOCK waits */
-void pipeline_cancel_all(struct conn *c);                             /* the client is gone */
-void pipeline_end_waits(struct conn *c); /* nobody waits any longer, but all are answered */
+void pipeline_free(struct pending_reply *p);
+void pipeline_call_off(
+    struct pending_reply *p);             /* its client is gone, or is told to go elsewhere */
+void pipeline_cancel_all(struct conn *c); /* the client is gone */
+void pipeline_end_waits(struct conn *c);  /* nobody waits any longer, but all are answered */
 void pipeline_dismiss_all(
     struct conn *c); /* this node stops: everybody is told to go elsewhere */
 void pipeline_fail(struct conn *c, enum belay_err err, int http_status, const char *what);

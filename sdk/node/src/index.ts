@@ -1,0 +1,13 @@
+export { Client, type LockInfo } from './client.js';
+export type { ConvertOptions } from './conversion.js';
+export type { CampaignOptions, Election, Leader } from './election.js';
+export * from './errors.js';
+export type { Held } from './held.js';
+export type { Logger } from './log.js';
+export type { BelayEvent } from './news.js';
+export type { ClientOptions, LockOptions } from './options.js';
+export type { Word } from './resp.js';
+export type { TransactionOptions, TransactionResult } from './transaction.js';
+export * as txn from './txn.js';
+export type { Watch, WatchOptions } from './watch.js';
+export type { TlsFiles } from './wire.js';
