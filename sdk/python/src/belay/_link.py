@@ -199,6 +199,8 @@ class Link:
             return
         if word == b"failed" and self.wire:
             return self.leave(self.wire, _resp.text(push[5]))
+        if call.session and [word, push[5]] == [b"refused", b"session"]:
+            return self.session_over(call.session, "session")
         self._finish(call, [word, push[2], push[4], push[5]] if word == b"granted" else [word, push[5]])
 
     def _watch_over(self) -> None:
@@ -331,6 +333,8 @@ class Link:
         self._is_closed = True
         if session:
             session.end()
+        for call in list(self._calls):
+            self._finish(call, Closed())
         if self.wire and session:
             try:
                 close = self.wire.request("SESSION", "CLOSE", session.id, "REQUEST", self.request_id())
@@ -341,5 +345,3 @@ class Link:
             self._opening.cancel()
         if self.wire:
             self.wire.close()
-        for call in list(self._calls):
-            self._finish(call, Closed())
