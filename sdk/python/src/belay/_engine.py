@@ -70,6 +70,7 @@ class Engine:
         self._broken_by: Tuple[int, str, str] = (0, "", "")
         self._leaving: Dict[Tuple[str, str], "asyncio.Task[None]"] = {}
         self._background: Set["asyncio.Task[Any]"] = set()
+        self.streams: Set[Any] = set()  #: they end with the client
 
     # ---- what is held
 
@@ -381,6 +382,8 @@ class Engine:
     async def close(self) -> None:
         for hold in list(self._holds.values()):
             hold.end()
+        for stream in list(self.streams):
+            stream.close()
         for task in list(self._background):
             task.cancel()
         await self.link.close()

@@ -60,6 +60,7 @@ class Watch:
 
     async def start(self) -> None:
         """Returns when nothing is missed from now on."""
+        self._engine.streams.add(self)
         self._run = self._engine.spawn(self._connect())
         done, _ = await asyncio.wait([self._run], timeout=self._engine.options.timeout)
         if not done:
@@ -137,6 +138,7 @@ class Watch:
 
     def close(self) -> None:
         self._is_closed = True
+        self._engine.streams.discard(self)
         self._news.clear()
         self._wake.set()
         if self._run:

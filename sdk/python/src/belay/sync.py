@@ -40,12 +40,7 @@ class _Runner:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        future = self.start(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # of an interrupt: nobody waits for it any more
-            raise
+        return _result(self.start(work))
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -53,11 +48,20 @@ class _Runner:
         self.loop.close()
 
 
+def _result(future: "concurrent.futures.Future[T]") -> T:
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()  # of an interrupt: nobody waits for it any more
+        raise
+
+
 class Held:
     """A lock, or several, that this client holds. It is renewed until :meth:`release`."""
 
     def __init__(self, runner: _Runner, held: AsyncHeld) -> None:
         self._runner, self._held = runner, held
+        self._converting: Optional["concurrent.futures.Future[int]"] = None
 
     @property
     def name(self) -> str:
@@ -103,16 +107,23 @@ class Held:
 
     def set_body(self, body: Bytes) -> None:
         """Stores a body with the lock. Raises :class:`Lost`."""
-        self._held._only  # noqa: B018 - raises
+        _ = self._held._only
         self._runner.run(self._held.set_body(body))
 
     def convert(self, *, shared: bool, wait: Optional[float] = None) -> int:
         """Between shared and exclusive, holding it meanwhile; answers the new fence.
 
-        Raises :class:`NotAcquired`: it is held as before. :class:`Lost`: it is not.
+        Raises :class:`NotAcquired`: it is held as before. :class:`Lost`: it is not. CancelledError, when another
+        thread calls :meth:`cancel`.
         """
-        self._held._only  # noqa: B018 - raises
-        return self._runner.run(self._held.convert(shared=shared, wait=wait))
+        _ = self._held._only
+        self._converting = future = self._runner.start(self._held.convert(shared=shared, wait=wait))
+        return _result(future)
+
+    def cancel(self) -> None:
+        """Ends a :meth:`convert` that waits in another thread: it is held as before."""
+        if self._converting:
+            self._converting.cancel()
 
     def release(self) -> bool:
         """Gives it back; False: it was not held any more."""
