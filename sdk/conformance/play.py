@@ -110,7 +110,10 @@ class Stage:
             for client, options in self.scenario.get("clients", {"a": {}}).items():
                 await self.open(client, options)
             for step in self.scenario["steps"]:
-                await asyncio.wait_for(self.step(step), WAIT_S)
+                try:
+                    await asyncio.wait_for(self.step(step), WAIT_S)
+                except asyncio.TimeoutError:
+                    raise Wrong(f"{json.dumps(step)}: it did not happen") from None
         finally:
             await self.end()
 
@@ -161,8 +164,6 @@ class Stage:
                 await self.op(subject, verb, members, want, rest)
         except Wrong as e:
             raise Wrong(f"{json.dumps(step)}: {e}") from None
-        except asyncio.TimeoutError:
-            raise Wrong(f"{json.dumps(step)}: it did not happen") from None
 
     async def op(self, subject, verb, members, want, rest):
         members = self.filled(members)
@@ -192,6 +193,15 @@ class Stage:
 
     async def answer(self, driver, op, members):
         return await self.expect(driver, driver.ask(op, members), {"ok": {}})
+
+    async def any_until(self, client, members, op, *rest):
+        """[a until show, members, want]: asks again until this is the answer"""
+        want = members.pop("want")
+        while True:
+            try:
+                return await self.op(client, op, members, {"ok": want}, [])
+            except Wrong:
+                await asyncio.sleep(0.01)
 
     async def any_answers(self, tag, want):
         """[tag answers, want]"""

@@ -9,6 +9,8 @@ True True
 :class:`Client` is for threads, :class:`AsyncClient` for asyncio.
 """
 
+import logging
+
 from ._dial import TLS
 from ._stream import Event, Leader
 from .aio import AsyncClient, AsyncElection, AsyncHeld, AsyncLock, AsyncStream
@@ -27,6 +29,8 @@ from .errors import (
 )
 from .sync import Client, Election, Held, Lock, Stream
 from .txn import Result
+
+logging.getLogger("belay").addHandler(logging.NullHandler())  # a library prints nothing by itself
 
 __all__ = [
     "AsyncClient", "AsyncElection", "AsyncHeld", "AsyncLock", "AsyncStream", "BelayError", "Client", "Closed",

@@ -133,7 +133,7 @@ class Dialer:
         await wire.open(self._options.tls)
         greeting = self._options.greeting()
         requests = [wire.request(*words) for words in greeting + more]
-        answers = await asyncio.gather(*requests, return_exceptions=True)
+        answers: List[Any] = await asyncio.gather(*requests, return_exceptions=True)
         for answer in answers[: len(greeting)]:
             if isinstance(answer, BaseException):
                 raise answer

@@ -84,6 +84,10 @@ class BaseHeld:
         """This process is a child of the one that holds it."""
         return self._pid != os.getpid()
 
+    @property
+    def _is_over(self) -> bool:
+        return self._is_foreign or all(hold.is_over for hold in self._holds)
+
     def _lose(self, lost: Lost) -> None:
         if self._lost:
             return

@@ -258,14 +258,14 @@ class Link:
                     self.options.logger.info("connected to %s", wire.address.text)
                 else:
                     answers = await asyncio.gather(*(wire.request(*w) for w in more), return_exceptions=True)
-                try:
-                    if session:
+                if session:
+                    try:
                         session.greeted(answers, sent)
-                except SessionOver:
-                    self.session_over(session, "session")
-                except Broken:
-                    wire = None
-                    continue
+                    except SessionOver:
+                        self.session_over(session, "session")
+                    except Broken:
+                        wire = None
+                        continue
                 if self.session is session or not self.session:
                     break
         except (Denied, ServerError) as e:

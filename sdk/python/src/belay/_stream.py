@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from typing import Any, Deque, Dict, NamedTuple, Optional
+from typing import Any, Deque, Dict, List, NamedTuple, Optional
 
 from . import _resp
 from ._dial import PAUSE_MIN, Denied, Dialer
@@ -82,12 +82,13 @@ class Watch:
                 pass
 
     async def _ask(self, wire: Wire) -> None:
-        words = ["WATCH", *(["PREFIX", self._prefix] if self._prefix else [])]
+        words: List[_resp.Word] = ["WATCH", *(["PREFIX", self._prefix] if self._prefix else [])]
+        since: List[_resp.Word] = ["SINCE", self._seen] if self._seen else []
         self._wire = wire
         try:
             if self._was_here and not self._seen:
                 self._tell(GONE)  # where it began is not known
-            await wire.request(*words, *(["SINCE", self._seen] if self._seen else []))
+            await wire.request(*words, *since)
         except ServerError as e:
             if e.code != "GONE":
                 wire.reset(str(e))

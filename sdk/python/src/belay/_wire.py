@@ -115,7 +115,7 @@ class Wire(asyncio.Protocol):
 
     def _flush(self) -> None:
         data, self._out = b"".join(self._out), []
-        if not self._is_over:
+        if self._transport and not self._is_over:
             self._transport.write(data)
 
     def reset(self, why: str) -> None:
@@ -131,7 +131,7 @@ class Wire(asyncio.Protocol):
 
     def close(self) -> None:
         """The last word: the server frees what belongs to this connection."""
-        if not self._is_over:
+        if self._transport and not self._is_over:
             self._flush()
             self._transport.close()
             self._end("closed")
@@ -175,7 +175,7 @@ class Wire(asyncio.Protocol):
     # ---- back-pressure of a stream
 
     def pause(self, paused: bool) -> None:
-        if paused != self._paused and not self._is_over:
+        if self._transport and paused != self._paused and not self._is_over:
             self._paused = paused
             self._heard = now()
             (self._transport.pause_reading if paused else self._transport.resume_reading)()

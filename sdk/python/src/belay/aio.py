@@ -46,7 +46,7 @@ class AsyncHeld(BaseHeld):
 
     async def release(self) -> bool:
         """Gives it back; False: it was not held any more."""
-        return not self._is_foreign and all(await asyncio.gather(*(self._engine.release(h) for h in self._holds)))
+        return not self._is_over and all(await asyncio.gather(*(self._engine.release(h) for h in self._holds)))
 
 
 class AsyncLock:

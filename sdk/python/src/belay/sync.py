@@ -95,15 +95,9 @@ class Held:
         """Do I hold it now? By the clock alone, so it is right directly after a stop of the process, too."""
         return self._held.held()
 
-    def _run(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
-        if self._held._is_foreign:
-            work.close()
-            return otherwise
-        return self._runner.run(work)
-
     def check(self) -> bool:
         """Do I hold it? Asks the server."""
-        return self._run(self._held.check(), False)
+        return not self._held._is_foreign and self._runner.run(self._held.check())
 
     def set_body(self, body: Bytes) -> None:
         """Stores a body with the lock. Raises :class:`Lost`."""
@@ -127,7 +121,7 @@ class Held:
 
     def release(self) -> bool:
         """Gives it back; False: it was not held any more."""
-        return self._run(self._held.release(), False)
+        return not self._held._is_over and self._runner.run(self._held.release())
 
     def __repr__(self) -> str:
         return repr(self._held).replace("AsyncHeld", "Held")
