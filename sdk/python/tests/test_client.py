@@ -179,6 +179,39 @@ class Threads(unittest.TestCase):
         held.release()
         self.client.lock("cancel", wait=5).acquire().release()
 
+    def test_a_cancel_that_meets_the_grant(self):
+        """Whichever comes first: what nobody got is not held."""
+        for _ in range(30):
+            held, lock = self.client.lock("race").acquire(), self.client.lock("race")
+            got = []
+            thread = threading.Thread(target=lambda: got.append(self._try(lock.acquire)))
+            thread.start()
+            while not self.client.show("race")["waiters"]:
+                pass
+            releasing = threading.Thread(target=held.release)
+            releasing.start()
+            lock.cancel()
+            thread.join(WAIT)
+            releasing.join(WAIT)
+            if isinstance(got[0], belay.Held):
+                got[0].release()
+            self.assertIsInstance(got[0], (belay.Held, CancelledError))
+            self.client.lock("race", wait=WAIT).acquire().release()
+
+    def test_a_result_that_meets_the_cancel_is_not_forgotten(self):
+        unwanted, started = [], []
+
+        async def work():
+            while not started:
+                await asyncio.sleep(0)
+            started[0].cancel()
+            return "granted"
+
+        started.append(self.client._runner.start(work(), unwanted.append))
+        self.assertRaises(CancelledError, started[0].result, WAIT)
+        self.client.show("x")
+        self.assertEqual(unwanted, ["granted"])
+
     def test_ctrl_c_gives_up_the_place(self):
         held = self.client.lock("ctrl-c").acquire()
         placed = threading.Event()
@@ -200,7 +233,7 @@ class Threads(unittest.TestCase):
     def _try(call):
         try:
             return call()
-        except Exception as e:
+        except (Exception, CancelledError) as e:
             return e
 
     def test_release_after_close(self):

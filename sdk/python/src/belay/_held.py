@@ -88,6 +88,10 @@ class BaseHeld:
     def _is_over(self) -> bool:
         return self._is_foreign or all(hold.is_over for hold in self._holds)
 
+    def _give_back(self) -> None:
+        for hold in self._holds:
+            self._engine.give_back(hold)
+
     def _lose(self, lost: Lost) -> None:
         if self._lost:
             return

@@ -154,7 +154,7 @@ class Observation:
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine, self._name = engine, name
         self._watch = Watch(engine, name)
-        self._is_first = True
+        self._is_first = self._has_news = True
         self._last: Optional[Leader] = None
 
     async def start(self) -> None:
@@ -162,11 +162,10 @@ class Observation:
 
     async def next(self) -> Optional[Leader]:
         while True:
-            if not self._is_first:
-                event = await self._watch.next()
-                if event.name not in (self._name, ""):
-                    continue
+            while not self._has_news:
+                self._has_news = (await self._watch.next()).name in (self._name, GONE.name)
             present = await leader(self._engine, self._name)
+            self._has_news = False
             if self._is_first or present != self._last:
                 self._is_first, self._last = False, present
                 return present

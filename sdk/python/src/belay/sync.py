@@ -7,7 +7,7 @@ import concurrent.futures
 import os
 import threading
 from types import TracebackType
-from typing import Any, Coroutine, Dict, Generic, Iterable, List, Optional, Type, TypeVar, Union
+from typing import Any, Callable, Coroutine, Dict, Generic, Iterable, List, Optional, Type, TypeVar, Union
 
 from . import _resp
 from ._engine import Want
@@ -33,11 +33,34 @@ class _Runner:
         self._thread = threading.Thread(target=self.loop.run_forever, name="belay", daemon=True)
         self._thread.start()
 
-    def start(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+    def start(self, work: Coroutine[Any, Any, T],
+              unwanted: Callable[[T], None] = lambda result: None) -> "concurrent.futures.Future[T]":
+        """``unwanted`` gets the result in the loop if it comes although it was cancelled."""
+        future: "concurrent.futures.Future[T]" = concurrent.futures.Future()
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a callback must not wait for the client that calls it")
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+        def done(task: "asyncio.Task[T]") -> None:
+            is_wanted = future.set_running_or_notify_cancel()
+            if task.cancelled():
+                error: Optional[BaseException] = concurrent.futures.CancelledError()
+            else:
+                error = task.exception()
+            if is_wanted and error:
+                future.set_exception(error)
+            elif is_wanted:
+                future.set_result(task.result())
+            elif not error:
+                unwanted(task.result())
+
+        def begin() -> None:
+            task = self.loop.create_task(work)
+            task.add_done_callback(done)
+            future.add_done_callback(lambda f: self.loop.call_soon_threadsafe(task.cancel) if f.cancelled() else None)
+
+        self.loop.call_soon_threadsafe(begin)
+        return future
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return _result(self.start(work))
@@ -138,7 +161,7 @@ class Lock:
     def acquire(self) -> Held:
         """Waits for it. Raises :class:`NotAcquired`; CancelledError, when another thread calls :meth:`cancel`."""
         runner = self._client._runner
-        self._acquiring = future = runner.start(self._acquire())
+        self._acquiring = future = runner.start(self._acquire(), unwanted=AsyncHeld._give_back)
         try:
             return Held(runner, future.result())
         except BaseException:
