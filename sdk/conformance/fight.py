@@ -32,15 +32,19 @@ class Fight:
                 f.write(text)
         self.running = [await self.begin(path) for path in self.paths]
         try:
-            if faults:
-                await faults(self)
-            done = [await asyncio.wait_for(driver.answers[request], 2 * WAIT_S) for driver, request in self.running]
-            self.judge(done)
+            self.judge(await asyncio.wait_for(self.run(faults), 2 * WAIT_S))
+        except asyncio.TimeoutError:
+            raise Wrong(f"it goes on for ever; the last of {len(self.lines())}: {self.lines()[-3:]}") from None
         finally:
             for driver, _ in self.running:
                 driver.kill()
                 await driver.process.wait()
             shutil.rmtree(self.dir)
+
+    async def run(self, faults):
+        if faults:
+            await faults(self)
+        return [await driver.answers[request] for driver, request in self.running]
 
     def lines(self):
         with open(self.log, encoding="ascii") as f:
