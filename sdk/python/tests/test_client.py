@@ -243,6 +243,16 @@ class Threads(unittest.TestCase):
         with self.assertRaises(belay.Closed):
             self.client.show("x")
 
+    def test_releases_that_meet_the_close(self):
+        for _ in range(20):
+            client, errors = belay.Client(), []
+            held = client.lock("meets").acquire()
+            thread = threading.Thread(target=lambda: errors.append(self._try(held.release)))
+            thread.start()
+            client.close()
+            thread.join(WAIT)
+            self.assertIn(errors[0], (True, False), errors)
+
     def in_child(self, work):
         child = os.fork()
         if not child:

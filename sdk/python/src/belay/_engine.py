@@ -252,7 +252,7 @@ class Engine:
                 continue
             try:
                 lock = await self.link.ask("SHOW", hold.name)
-            except (ServerError, Unreachable):
+            except BelayError:
                 return
             for waiter in lock["waiters"]:
                 if _resp.text(waiter["owner"]) == hold.owner and waiter["session"] == hold.session.id.encode():
@@ -285,11 +285,10 @@ class Engine:
     async def _release(self, hold: Hold, fence: int) -> bool:
         words: Words = ("RELEASE", hold.name, fence, "REQUEST", self.link.request_id())
         timeout = max(0.0, hold.lease.proven - now()) if hold.lease else None
-        call = self.link.call(words, hold.session, timeout, patient=True)
         try:
-            return bool(await call.future)
-        except (SessionOver, Unreachable):
-            return False
+            return bool(await self.link.call(words, hold.session, timeout, patient=True).future)
+        except (SessionOver, Unreachable, Closed):
+            return False  # it has ended with its lease, its session or the client
 
     async def release(self, hold: Hold) -> bool:
         task = self.give_back(hold)
@@ -384,9 +383,8 @@ class Engine:
             hold.end()
         for stream in list(self.streams):
             stream.close()
-        for task in list(self._background):
-            task.cancel()
         await self.link.close()
+        await asyncio.gather(*self._background, return_exceptions=True)  # their calls have ended
 
 
 class _Place:

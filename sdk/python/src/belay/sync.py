@@ -30,6 +30,8 @@ class _Runner:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()
+        self._is_stopped = False
         self._thread = threading.Thread(target=self.loop.run_forever, name="belay", daemon=True)
         self._thread.start()
 
@@ -44,7 +46,7 @@ class _Runner:
         def done(task: "asyncio.Task[T]") -> None:
             is_wanted = future.set_running_or_notify_cancel()
             if task.cancelled():
-                error: Optional[BaseException] = concurrent.futures.CancelledError()
+                error: Optional[BaseException] = Closed() if self._is_stopped else concurrent.futures.CancelledError()
             else:
                 error = task.exception()
             if is_wanted and error:
@@ -59,16 +61,31 @@ class _Runner:
             task.add_done_callback(done)
             future.add_done_callback(lambda f: self.loop.call_soon_threadsafe(task.cancel) if f.cancelled() else None)
 
-        self.loop.call_soon_threadsafe(begin)
+        with self._lock:
+            if self._is_stopped:
+                work.close()
+                raise Closed
+            self.loop.call_soon_threadsafe(begin)
         return future
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return _result(self.start(work))
 
     def stop(self) -> None:
+        """What is under way raises Closed."""
+        with self._lock:
+            self._is_stopped = True
+        asyncio.run_coroutine_threadsafe(_end_all(), self.loop).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+
+async def _end_all() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _result(future: "concurrent.futures.Future[T]") -> T:
@@ -144,7 +161,10 @@ class Held:
 
     def release(self) -> bool:
         """Gives it back; False: it was not held any more."""
-        return not self._held._is_over and self._runner.run(self._held.release())
+        try:
+            return not self._held._is_over and self._runner.run(self._held.release())
+        except Closed:
+            return False
 
     def __repr__(self) -> str:
         return repr(self._held).replace("AsyncHeld", "Held")
