@@ -65,7 +65,7 @@ static void write_resp(void)
 static void write_http(void)
 {
     buf_clear(&out);
-    http_write(&out, ready, true);
+    http_write(&out, ready, (struct http_manner){.keep_alive = true});
     sum += buf_len(&out);
 }
 
