@@ -170,7 +170,7 @@ static int cluster_priority(struct cli *c)
 static void level_rows(const struct belay_reply *r, struct cli_table *t)
 {
     static const char *const names[] = {"NODE", "KNOWS", "RAISED"};
-    for (size_t i = 0; i < t->columns; i++)
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         cli_cell(t, CLI_BOLD, "%s", names[i]);
     for (const struct belay_reply *n = belay_at(belay_get(r, "nodes"), 0); n; n = n->next) {
         int64_t newest = belay_int(belay_get(n, "level_newest"), -1);

@@ -140,7 +140,8 @@ void holders_free(struct lock *l)
     if (!l->crowded)
         return;
     struct crowd *c = crowd_of(l);
-    struct holder_member **members = mem_alloc(l->n_holds * sizeof *members + 1);
+    struct holder_member **members =
+        mem_alloc((l->n_holds + 1) * sizeof(struct holder_member *));
     size_t n = 0;
     list_each (it, &l->holds)
         members[n++] = with_fence(c, hold_fence(list_item(it, struct hold, in_lock)));

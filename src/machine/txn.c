@@ -320,25 +320,26 @@ static void release_slots(struct eval *e, bool changed)
     }
 }
 
-static void commit(struct eval *e)
+static void keep(struct machine *m, const struct change *c)
 {
-    struct machine *m = e->m;
-    for (size_t i = 0; i < e->x->n_changes; i++) {
-        struct record *r = e->x->changes[i].record;
-        if (e->x->changes[i].added) {
-            if (!r->gone) {
-                BELAY_CHECK(r->end.seq == 0);
-                record_settle(m, r, ++m->counter);
-            }
-            continue;
-        }
-        BELAY_CHECK(r->gone);
+    struct record *r = c->record;
+    BELAY_CHECK(c->added || r->gone);
+    if (!c->added) {
         list_remove(&r->in_session);
         heap_remove(&m->ends, &r->end);
         free(r);
+    } else if (!r->gone) {
+        BELAY_CHECK(r->end.seq == 0);
+        record_settle(m, r, ++m->counter);
     }
+}
+
+static void commit(struct eval *e)
+{
+    for (size_t i = 0; i < e->x->n_changes; i++)
+        keep(e->m, &e->x->changes[i]);
     release_slots(e, true);
-    plan_perform(m, e->space, e->session, &e->plan, e->x->rows, e->fx);
+    plan_perform(e->m, e->space, e->session, &e->plan, e->x->rows, e->fx);
 }
 
 static void roll_back(struct eval *e)
