@@ -1,0 +1,163 @@
+package belay;
+
+import java.io.IOException;
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeoutException;
+
+/** A transaction: say what differs from the defaults, then run it, once. */
+public final class Transaction {
+    private static final String SESSION = "session";
+
+    private final Core core;
+    private final List<Txn.Statement> statements;
+    private String description = "";
+    private long wait;
+    private Duration minUptime = Duration.ZERO;
+    private double minTrust;
+
+    Transaction(Core core, List<Txn.Statement> statements) {
+        this.core = core;
+        this.statements = List.copyOf(statements);
+    }
+
+    /** How long to wait for what it asserts. The default is not to wait. */
+    public Transaction waitAtMost(Duration wait) {
+        this.wait = Math.min(Clock.nanos(wait), Core.WAIT_MAX);
+        return this;
+    }
+
+    /** What it is for. */
+    public Transaction description(String description) {
+        this.description = description;
+        return this;
+    }
+
+    /** How long the server must have run. */
+    public Transaction minUptime(Duration minUptime) {
+        this.minUptime = minUptime;
+        return this;
+    }
+
+    /** How much of what it knew the server must know again: 0 to 1. */
+    public Transaction minTrust(double minTrust) {
+        this.minTrust = minTrust;
+        return this;
+    }
+
+    /** Runs it in the session of the client. */
+    public TransactionResult run() throws InterruptedException {
+        while (true) {
+            Session session = core.locked(core::needSession);
+            if (session == null) {
+                throw new ClosedException("the client");
+            }
+            core.locked(() -> {
+                session.isUsed = true;
+            });
+            TransactionResult result = TransactionResult.of(ask(json(session.id)));
+            if (!result.cause().equals(SESSION)) {
+                return result;
+            }
+            core.locked(() -> core.endSession(session, LostException.SESSION)); // nothing was done in it
+        }
+    }
+
+    private String json(String session) {
+        Map<String, Object> json = new LinkedHashMap<>();
+        json.put("session", session);
+        json.put("description", description);
+        json.put("wait_ms", Clock.millis(wait));
+        json.put("min_uptime_s", minUptime.toSeconds());
+        json.put("min_trust", minTrust);
+        json.put("statements", statements);
+        return Json.write(json);
+    }
+
+    private Object ask(String json) throws InterruptedException {
+        if (wait == 0) {
+            return core.change("TXN", json);
+        }
+        long end = Clock.after(Clock.now(), wait + core.config.timeout());
+        Waiting waiting = new Waiting(new Object[] {"TXN", json, "REQUEST", core.locked(core::requestId)}, end);
+        Core.thread("transaction", waiting::run);
+        try {
+            return Core.await(waiting.answered, Clock.NEVER);
+        } catch (TimeoutException e) {
+            throw new AssertionError("after 292 years", e);
+        } finally {
+            waiting.cancel();
+        }
+    }
+
+    /**
+     * Waits on a connection of its own to the node of the link, which finds out whether that node is there. When
+     * the link leaves it, this goes on elsewhere, where its request id keeps its place.
+     */
+    private final class Waiting {
+        final CompletableFuture<Object> answered = new CompletableFuture<>();
+
+        private final Object[] words;
+        private final long end;
+        private volatile boolean isOver;
+        private volatile Wire wire;
+
+        Waiting(Object[] words, long end) {
+            this.words = words;
+            this.end = end;
+        }
+
+        void cancel() {
+            isOver = true;
+            if (wire != null) {
+                core.drop(wire);
+            }
+        }
+
+        private void run() {
+            try {
+                while (!isOver && !askOnce()) {
+                    core.pause(Pace.MIN);
+                }
+            } catch (RuntimeException e) {
+                answered.completeExceptionally(e);
+            }
+        }
+
+        private boolean askOnce() {
+            core.ask("PING"); // the session is attached to the link now
+            Link link = core.locked(() -> core.link);
+            if (link == null) {
+                return false;
+            }
+            wire = new Wire(link.wire.address);
+            core.locked(() -> link.add(wire));
+            try (Apart apart = Apart.open(core, wire)) {
+                answered.complete(apart.ask(Math.max(end - Clock.now(), 0), words));
+                return true;
+            } catch (IOException e) {
+                giveUpAt(end, e);
+            } catch (ServerException e) {
+                if (!e.code().equals(ServerException.UNAVAILABLE)) {
+                    throw e;
+                }
+                giveUpAt(end, e);
+            } finally {
+                core.locked(() -> link.companions.remove(wire));
+            }
+            return false;
+        }
+
+        private void giveUpAt(long end, Exception error) {
+            if (core.isClosed()) {
+                throw new ClosedException("the client");
+            }
+            if (Clock.now() >= end) {
+                throw new UnreachableException("no server has answered", error);
+            }
+        }
+    }
+}
