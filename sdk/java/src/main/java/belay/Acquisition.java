@@ -94,7 +94,7 @@ final class Acquisition {
             words.addAll(List.of("BODY", options.body));
         }
         call = request(words, session, this::answered).inLine(wait > 0 ? this::placed : null)
-                .until(Clock.after(now, wait + core.config.timeout()));
+                .until(Clock.after(Clock.after(now, wait), core.config.timeout()));
         core.send(call);
     }
 
@@ -146,7 +146,7 @@ final class Acquisition {
     private void look() {
         Call asked = call;
         core.send(new Call(List.of("SHOW", names.peek()), answer -> looked(asked, answer))
-                .until(Clock.now() + core.config.timeout()));
+                .until(Clock.after(Clock.now(), core.config.timeout())));
     }
 
     private void looked(Call asked, Answer answer) {

@@ -1,10 +1,9 @@
 package belay;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.net.InetAddress;
-import java.net.UnknownHostException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -138,7 +137,7 @@ public final class Client implements AutoCloseable {
         private String namespace = "";
         private String token;
         private SSLContext tls;
-        private String owner = hostName() + ":" + ProcessHandle.current().pid();
+        private String owner;
         private Duration sessionTtl = Duration.ofSeconds(30);
         private Duration timeout = Duration.ofSeconds(10);
         private System.Logger logger;
@@ -217,7 +216,8 @@ public final class Client implements AutoCloseable {
 
         /** A client. It connects to nothing yet. */
         public Client build() {
-            int length = owner.getBytes(StandardCharsets.UTF_8).length;
+            String owner = this.owner == null ? hostName() + ":" + ProcessHandle.current().pid() : this.owner;
+            int length = owner.getBytes(UTF_8).length;
             if (length == 0 || length > OWNER_MAX) {
                 throw new IllegalArgumentException("the owner of a client has 1 to " + OWNER_MAX + " bytes");
             }
@@ -249,12 +249,13 @@ public final class Client implements AutoCloseable {
             }
         }
 
-        private static String hostName() {
+        /** Asks no name server. */
+        private String hostName() {
             try {
-                String name = InetAddress.getLocalHost().getHostName();
+                String name = Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
                 return name.substring(0, Math.min(name.length(), OWNER_MAX / 2));
-            } catch (UnknownHostException e) {
-                return "localhost";
+            } catch (IOException e) {
+                return environment.getOrDefault("COMPUTERNAME", "localhost"); // not Linux
             }
         }
     }

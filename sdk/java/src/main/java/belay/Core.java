@@ -326,7 +326,7 @@ final class Core {
         return null;
     }
 
-    /** Without the lock. Null: it did not answer. */
+    /** Without the lock. Null: it did not answer, or nobody needs it any more. */
     private Link dial(Wire wire) {
         Agenda.Task guard = guard(wire, locked(() -> Math.min(CONNECT, limit())));
         try {
@@ -338,8 +338,12 @@ final class Core {
             locked(() -> guard.set(Clock.NEVER));
         }
         return locked(() -> {
-            wires.remove(wire);
             isConnecting = false;
+            if (isClosed) {
+                drop(wire);
+                return null;
+            }
+            wires.remove(wire);
             link = new Link(this, wire);
             config.log(System.Logger.Level.DEBUG, "connected to " + wire.address.text());
             link.begin();
@@ -363,13 +367,13 @@ final class Core {
         }
     }
 
-    /** Without the lock. */
+    /** Needs no lock. */
     void drop(Wire wire) {
         wire.reset();
         locked(() -> wires.remove(wire));
     }
 
-    /** Without the lock: resets a wire after a while, unless the task is taken off before. */
+    /** Resets a wire after a while, unless the task is taken off before. */
     Agenda.Task guard(Wire wire, long limit) {
         return locked(() -> {
             Agenda.Task guard = agenda.task(wire::reset);
@@ -386,8 +390,9 @@ final class Core {
         config.log(System.Logger.Level.DEBUG, "a server has failed: " + error.getMessage());
     }
 
-    void isWell() {
-        pace.isWell();
+    /** The server in use has answered. */
+    void answered() {
+        pace.reset();
     }
 
     /** Drops the link because of a failure. What may be sent again waits for the next one. */
@@ -400,7 +405,7 @@ final class Core {
         failed(error);
         left.end();
         if (session != null) {
-            session.isLeft();
+            session.detach();
         }
         List<Call> kept = new ArrayList<>();
         for (Call call : under) {
@@ -468,7 +473,7 @@ final class Core {
             return;
         }
         session = null;
-        over.isOver();
+        over.end();
         config.log(System.Logger.Level.WARNING, "the session " + over.id + " is over: " + reason);
         List.copyOf(holds.values()).forEach(hold -> hold.lose(reason));
         for (Call call : calls()) {
@@ -506,8 +511,8 @@ final class Core {
         if (hold == null) {
             return;
         }
-        boolean isTold = told != null && Reply.whole(told.get(2)) == fence;
-        hold.lose(Reply.text(push.get(5)), isTold ? Reply.text(told.get(3)) : "", isTold ? Reply.text(told.get(4)) : "");
+        List<Object> by = told != null && Reply.whole(told.get(2)) == fence ? told : List.of();
+        hold.lose(Reply.text(push.get(5)), Reply.text(Reply.at(by, 3)), Reply.text(Reply.at(by, 4)));
     }
 
     /** Is sent again until it is answered or the lease is over. */

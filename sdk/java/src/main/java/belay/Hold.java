@@ -22,13 +22,13 @@ final class Hold {
     long fence;
     int converting; // conversions under way: the fence may change
     Consumer<BelayException> ended; // is told when it ends by itself
-    private Runnable isProven; // is told of the next renewal: until then it is nobody's
 
     private final Core core;
     private final long early;
     private final Agenda.Task tend;
     private long proven = Clock.NEVER; // never: as long as its session
     private long renew = Clock.NEVER; // when to send the next RENEW
+    private Runnable whenProven; // is told of the next renewal: until then it is nobody's
     private boolean isRenewing; // one is on its way
     private boolean isOver;
     private BelayException cause; // why it ended by itself
@@ -102,7 +102,7 @@ final class Hold {
     /** Does not believe in the grant before it was renewed. */
     void prove(Runnable then) {
         proven = Clock.after(Clock.now(), ttl);
-        isProven = then;
+        whenProven = then;
         renewSoon();
     }
 
@@ -123,9 +123,9 @@ final class Hold {
         if (answer.error() == null) {
             proven = Math.max(proven, Clock.after(sent, ttl));
             renew = Clock.after(sent, ttl / Core.RENEW_PART);
-            if (isProven != null && !isLate()) {
-                Runnable then = isProven;
-                isProven = null;
+            if (whenProven != null && !isLate()) {
+                Runnable then = whenProven;
+                whenProven = null;
                 then.run();
             }
         } else if (ServerException.hasCode(answer.error(), ServerException.STALE) && isOfNow(asked)) {
@@ -167,15 +167,11 @@ final class Hold {
             return;
         }
         LostException lost = new LostException(name, fence, reason, by, text);
-        config().log(System.Logger.Level.WARNING, lost.getMessage());
+        core.config.log(System.Logger.Level.WARNING, lost.getMessage());
         if (reason.equals(LostException.SILENCE)) { // the server may not know
             core.giveBack(name, fence, session, proven, answer -> {});
         }
         end(lost);
-    }
-
-    private Config config() {
-        return core.config;
     }
 
     /** It is over, but was not given back. */

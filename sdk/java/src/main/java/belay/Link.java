@@ -66,7 +66,7 @@ final class Link {
         }
         sent.add(call);
         wire.send(call.bytes);
-        watch.setBy(call.sent + core.limit());
+        watch.setBy(call.sent + limit());
     }
 
     void forget(Call call) {
@@ -96,15 +96,18 @@ final class Link {
         watch.setBy(heard + Core.PING);
     }
 
+    private long limit() {
+        return isGreeted ? core.limit() : Math.min(core.limit(), Core.CONNECT);
+    }
+
     /** Leaves a server that does not answer, and asks one that is only waited for. */
     private void look() {
         long now = Clock.now();
         if (!sent.isEmpty()) {
-            long limit = core.limit();
-            long due = Math.max(heard, sent.peek().sent) + limit;
+            long due = Math.max(heard, sent.peek().sent) + limit();
             if (due <= now) {
                 core.leave(this, new IOException(
-                        wire.address.text() + " has not answered for " + Clock.millis(limit) + " ms"));
+                        wire.address.text() + " has not answered for " + Clock.millis(limit()) + " ms"));
                 return;
             }
             watch.setBy(due);
@@ -153,7 +156,7 @@ final class Link {
 
     private void takeAnswer(Call call, Object value) {
         if (!call.isUrgent) {
-            core.isWell();
+            core.answered();
         }
         List<?> items = Reply.list(value);
         if (call.placed != null && Reply.text(Reply.at(items, 0)).equals("queued")) {
@@ -198,7 +201,7 @@ final class Link {
         if (call == null) {
             return;
         }
-        core.isWell();
+        core.answered();
         switch (word) {
             case "failed" -> core.leave(this, new IOException(wire.address.text() + ": " + Reply.text(push.get(5))));
             case "granted" -> core.finish(call, Answer.late(word, push.get(2), push.get(4), Reply.bytes(push.get(5))));

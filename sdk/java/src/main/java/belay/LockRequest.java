@@ -175,27 +175,33 @@ public final class LockRequest {
         return acquire(options.wait);
     }
 
-    /** Takes the lock if that can be done at once. */
+    /** Takes the lock if that can be done at once; empty: others hold it, or it is closed after a loss. */
     public Optional<Held> tryAcquire() {
         Acquisition acquisition = start(0);
         try {
             return Optional.of(Core.join(acquisition.held));
         } catch (RefusedException e) {
+            if (e.reason().equals(RefusedException.KIND)) {
+                throw e;
+            }
             return Optional.empty();
         }
     }
 
-    /** Waits in line without a thread. To cancel the future gives up the place. */
+    /**
+     * Waits in line without a thread. To cancel the future gives up the place. What depends on it runs in the
+     * common pool.
+     */
     public CompletableFuture<Held> acquireAsync() {
         Acquisition acquisition = start(options.wait);
         CompletableFuture<Held> told = new CompletableFuture<>();
-        acquisition.held.whenComplete((held, error) -> core.tell(() -> {
+        acquisition.held.whenCompleteAsync((held, error) -> {
             if (error != null) {
                 told.completeExceptionally(error);
             } else if (!told.complete(held)) {
                 held.release();
             }
-        }));
+        });
         told.whenComplete((held, error) -> {
             if (told.isCancelled()) {
                 acquisition.cancel();
@@ -213,6 +219,9 @@ public final class LockRequest {
     }
 
     Held acquire(long wait) throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
         Acquisition acquisition = start(wait);
         try {
             return Core.await(acquisition.held, Clock.NEVER);

@@ -36,11 +36,14 @@ final class LockView implements Lock {
 
     @Override
     public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
+        if (time <= 0) {
+            return tryLock();
+        }
         requireNotHeld();
         try {
-            keep(request.acquire(Clock.nanos(Duration.of(Math.max(time, 0), unit.toChronoUnit()))));
+            keep(request.acquire(Clock.nanos(Duration.of(time, unit.toChronoUnit()))));
             return true;
-        } catch (TimedOutException | RefusedException e) {
+        } catch (TimedOutException e) {
             return false;
         }
     }

@@ -20,7 +20,7 @@ final class Pace {
         failures++;
     }
 
-    void isWell() {
+    void reset() {
         failures = 0;
         pause = 0;
     }

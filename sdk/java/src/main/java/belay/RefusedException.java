@@ -7,6 +7,8 @@ import java.util.stream.Collectors;
 public final class RefusedException extends NotAcquiredException {
     private static final long serialVersionUID = 1;
 
+    static final String KIND = "kind";
+
     private final String reason;
     private final transient List<Holder> holders;
 
@@ -17,7 +19,7 @@ public final class RefusedException extends NotAcquiredException {
         this.holders = holders;
     }
 
-    /** "held" when others hold it or wait for it, "closed" after a loss, "kind". */
+    /** "held" when others hold it or wait for it, "closed" after a loss, "kind" when it is a lock of another kind. */
     public String reason() {
         return reason;
     }

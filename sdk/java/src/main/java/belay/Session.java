@@ -36,11 +36,11 @@ final class Session {
         return proven;
     }
 
-    void isLeft() {
+    void detach() {
         isAttached = false;
     }
 
-    void isOver() {
+    void end() {
         tend.set(Clock.NEVER);
     }
 

@@ -81,7 +81,7 @@ public final class Transaction {
         if (wait == 0) {
             return core.change("TXN", json);
         }
-        long end = Clock.after(Clock.now(), wait + core.config.timeout());
+        long end = Clock.after(Clock.after(Clock.now(), wait), core.config.timeout());
         Waiting waiting = new Waiting(new Object[] {"TXN", json, "REQUEST", core.locked(core::requestId)}, end);
         Core.thread("transaction", waiting::run);
         try {
