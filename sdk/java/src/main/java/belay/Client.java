@@ -105,7 +105,7 @@ public final class Client implements AutoCloseable {
         if (words.length == 0) {
             throw new IllegalArgumentException("a command has at least one word");
         }
-        return Reply.readable(core.ask(Arrays.asList(words), false));
+        return Reply.readable(core.ask(Arrays.asList(words), false, null));
     }
 
     /** The node that it is connected to; empty if there is none. */
@@ -133,7 +133,7 @@ public final class Client implements AutoCloseable {
         private static final Duration SESSION_TTL_MAX = Duration.ofDays(36_500);
 
         private final Map<String, String> environment = System.getenv();
-        private List<String> addresses = List.of(environment.getOrDefault("BELAY_ADDR", Address.DEFAULT));
+        private List<String> addresses = List.of(of("BELAY_ADDR", Address.DEFAULT));
         private String namespace = "";
         private String token;
         private SSLContext tls;
@@ -232,15 +232,20 @@ public final class Client implements AutoCloseable {
                     Clock.nanos(Duration.ofMillis(sessionTtl.toMillis())), Clock.nanos(timeout), logger));
         }
 
+        private String of(String variable, String otherwise) {
+            String value = environment.getOrDefault(variable, "");
+            return value.isEmpty() ? otherwise : value;
+        }
+
         private Path file(String variable) {
-            String name = environment.getOrDefault(variable, "");
+            String name = of(variable, "");
             return name.isEmpty() ? null : Path.of(name);
         }
 
         private String tokenOfEnvironment() {
             Path path = file("BELAY_TOKEN_FILE");
             if (environment.containsKey("BELAY_TOKEN") || path == null) {
-                return environment.getOrDefault("BELAY_TOKEN", "");
+                return of("BELAY_TOKEN", "");
             }
             try (Stream<String> lines = Files.lines(path)) {
                 return lines.findFirst().orElse("").strip();
@@ -255,7 +260,7 @@ public final class Client implements AutoCloseable {
                 String name = Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
                 return name.substring(0, Math.min(name.length(), OWNER_MAX / 2));
             } catch (IOException e) {
-                return environment.getOrDefault("COMPUTERNAME", "localhost"); // not Linux
+                return of("COMPUTERNAME", "localhost"); // not Linux
             }
         }
     }

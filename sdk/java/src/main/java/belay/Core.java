@@ -20,7 +20,7 @@ import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.Executor;
+import java.util.concurrent.ExecutorService;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeoutException;
@@ -51,13 +51,13 @@ final class Core {
 
     final Config config;
     final Agenda agenda;
-    final Executor callbacks = callbacks(); // runs what belongs to the user
 
     Session session; // null: none is needed yet, or the last one is over
     Link link; // null: there is none
     final Set<Party> parties = new HashSet<>();
     final Map<Party, List<Runnable>> leaving = new HashMap<>(); // a line; and what is to be done afterwards
 
+    private final ExecutorService callbacks = callbacks(); // runs what belongs to the user
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition isOver = lock.newCondition();
     private final String id = randomHex(12); // begins the ids of requests
@@ -83,18 +83,20 @@ final class Core {
     // ---- threads
 
     static Thread thread(String name, Runnable work) {
-        Thread thread = new Thread(work, "belay-" + name);
-        thread.setDaemon(true);
+        Thread thread = daemon(name, work);
         thread.start();
         return thread;
     }
 
-    private static Executor callbacks() {
-        ThreadPoolExecutor one = new ThreadPoolExecutor(1, 1, 1, SECONDS, new LinkedBlockingQueue<>(), work -> {
-            Thread thread = new Thread(work, "belay-callbacks");
-            thread.setDaemon(true);
-            return thread;
-        });
+    private static Thread daemon(String name, Runnable work) {
+        Thread thread = new Thread(work, "belay-" + name);
+        thread.setDaemon(true);
+        return thread;
+    }
+
+    private static ExecutorService callbacks() {
+        ThreadPoolExecutor one = new ThreadPoolExecutor(1, 1, 1, SECONDS, new LinkedBlockingQueue<>(),
+                work -> daemon("callbacks", work), new ThreadPoolExecutor.DiscardPolicy());
         one.allowCoreThreadTimeOut(true);
         return one;
     }
@@ -147,22 +149,27 @@ final class Core {
 
     /** Without the lock: asks for what comes at once, again until it is answered, and waits for that. */
     Object ask(Object... words) {
-        return ask(Arrays.asList(words), true);
+        return ask(Arrays.asList(words), true, null);
     }
 
     /** Without the lock: the same for what changes something. It takes effect once. */
     Object change(Object... words) {
+        return changeIn(null, words);
+    }
+
+    /** Without the lock: the same. It ends with a session. */
+    Object changeIn(Session in, Object... words) {
         List<Object> all = new ArrayList<>(Arrays.asList(words));
         all.addAll(List.of("REQUEST", locked(this::requestId)));
-        return ask(all, true);
+        return ask(all, true, in);
     }
 
     /** Without the lock. */
-    Object ask(List<?> words, boolean isSentAgain) {
+    Object ask(List<?> words, boolean isSentAgain, Session in) {
         CompletableFuture<Object> answered = new CompletableFuture<>();
         locked(() -> {
             Call call = new Call(words, answer -> complete(answered, answer))
-                    .until(Clock.after(Clock.now(), config.timeout()));
+                    .in(in).until(Clock.after(Clock.now(), config.timeout()));
             call.isSentAgain = isSentAgain;
             send(call);
         });
@@ -538,7 +545,7 @@ final class Core {
         return isClosed;
     }
 
-    /** Without the lock: waits for a while, or until the client is closed. */
+    /** Without the lock, in a thread of this library: waits for a while, or until the client is closed. */
     void pause(long nanos) {
         lock.lock();
         try {
@@ -576,6 +583,7 @@ final class Core {
             agenda.close();
             isOver.signalAll();
         });
+        callbacks.shutdown();
     }
 
     /** All calls and holds end. The future: the server has freed the session. */

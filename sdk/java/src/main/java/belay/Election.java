@@ -47,7 +47,7 @@ public final class Election {
             while (leaders.put(current)) {
                 Optional<Leader> next = current;
                 while (isSame(next, current)) {
-                    next = after(current, events.take());
+                    next = after(current, events.take(), leaders);
                 }
                 current = next;
             }
@@ -65,31 +65,32 @@ public final class Election {
         return a.get().fence() == b.get().fence() && Arrays.equals(a.get().body(), b.get().body());
     }
 
-    private Optional<Leader> after(Optional<Leader> current, Event event) {
+    private Optional<Leader> after(Optional<Leader> current, Event event, Watch<?> leaders) {
         if (event.event().equals(Event.GONE)) {
-            return now();
+            return now(leaders);
         }
         if (!event.name().equals(name)) {
             return current;
         }
         boolean isOfCurrent = current.isPresent() && current.get().fence() == event.fence();
         return switch (event.event()) {
-            case "granted" -> current.isPresent() && current.get().fence() >= event.fence() ? current : granted(event);
-            case "body" -> isOfCurrent ? now() : current;
+            case "granted" -> current.isPresent() && current.get().fence() >= event.fence() ? current
+                    : granted(event, leaders);
+            case "body" -> isOfCurrent ? now(leaders) : current;
             case "released", "expired", "broken" -> isOfCurrent ? Optional.empty() : current;
             default -> current;
         };
     }
 
     /** Its body is known if it still leads. */
-    private Optional<Leader> granted(Event event) {
-        byte[] body = now().filter(leader -> leader.fence() == event.fence()).map(Leader::body).orElse(new byte[0]);
+    private Optional<Leader> granted(Event event, Watch<?> leaders) {
+        byte[] body = now(leaders).filter(leader -> leader.fence() == event.fence()).map(Leader::body).orElse(new byte[0]);
         return Optional.of(new Leader(event.owner(), event.fence(), body));
     }
 
     /** What a server says now, as soon as one answers. */
-    private Optional<Leader> now() {
-        while (true) {
+    private Optional<Leader> now(Watch<?> leaders) {
+        while (!leaders.isClosed()) {
             try {
                 return leader();
             } catch (UnreachableException | ServerException e) {
@@ -97,5 +98,6 @@ public final class Election {
                 core.pause(Pace.MAX);
             }
         }
+        throw new ClosedException("the watch");
     }
 }

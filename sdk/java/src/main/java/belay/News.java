@@ -4,12 +4,14 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 
 /** Fills a watch with events, from one node after another. Without the lock of the client. */
 final class News {
     final Watch<Event> watch = new Watch<>(this::close);
 
     private final Core core;
+    private final CompletableFuture<Void> isStarted = new CompletableFuture<>();
     private final String prefix;
     private volatile Apart from;
     private long seen; // 0: it begins with what happens from now on
@@ -22,13 +24,8 @@ final class News {
     /** When this returns, nothing is missed any more. */
     void start() {
         core.locked(() -> core.add(watch));
-        try {
-            connect(Clock.after(Clock.now(), core.config.timeout()));
-        } catch (RuntimeException e) {
-            watch.close();
-            throw e;
-        }
         Core.thread("watch", this::run);
+        Core.join(isStarted);
     }
 
     private void close() {
@@ -94,6 +91,8 @@ final class News {
 
     private void run() {
         try {
+            connect(Clock.after(Clock.now(), core.config.timeout()));
+            isStarted.complete(null);
             while (!isOver()) {
                 follow();
                 from.close();
@@ -102,10 +101,13 @@ final class News {
                     watch.put(Event.gone());
                 }
             }
+        } catch (BelayException e) {
+            isStarted.completeExceptionally(e);
         } catch (InterruptedException e) {
             throw new AssertionError("nobody knows this thread", e);
         } finally {
-            from.close();
+            watch.close();
+            close();
         }
     }
 

@@ -10,8 +10,6 @@ import java.util.concurrent.TimeoutException;
 
 /** A transaction: say what differs from the defaults, then run it, once. */
 public final class Transaction {
-    private static final String SESSION = "session";
-
     private final Core core;
     private final List<Txn.Statement> statements;
     private String description = "";
@@ -58,11 +56,15 @@ public final class Transaction {
             core.locked(() -> {
                 session.isUsed = true;
             });
-            TransactionResult result = TransactionResult.of(ask(json(session.id)));
-            if (!result.cause().equals(SESSION)) {
-                return result;
+            try {
+                TransactionResult result = TransactionResult.of(ask(session));
+                if (!result.cause().equals(LostException.SESSION)) {
+                    return result;
+                }
+                core.locked(() -> core.endSession(session, LostException.SESSION));
+            } catch (SessionOverException e) {
+                continue; // what was done in it is over, too
             }
-            core.locked(() -> core.endSession(session, LostException.SESSION)); // nothing was done in it
         }
     }
 
@@ -77,12 +79,13 @@ public final class Transaction {
         return Json.write(json);
     }
 
-    private Object ask(String json) throws InterruptedException {
+    private Object ask(Session session) throws InterruptedException {
+        String json = json(session.id);
         if (wait == 0) {
-            return core.change("TXN", json);
+            return core.changeIn(session, "TXN", json);
         }
         long end = Clock.after(Clock.after(Clock.now(), wait), core.config.timeout());
-        Waiting waiting = new Waiting(new Object[] {"TXN", json, "REQUEST", core.locked(core::requestId)}, end);
+        Waiting waiting = new Waiting(session, end, "TXN", json, "REQUEST", core.locked(core::requestId));
         Core.thread("transaction", waiting::run);
         try {
             return Core.await(waiting.answered, Clock.NEVER);
@@ -100,14 +103,16 @@ public final class Transaction {
     private final class Waiting {
         final CompletableFuture<Object> answered = new CompletableFuture<>();
 
+        private final Session session;
         private final Object[] words;
         private final long end;
         private volatile boolean isOver;
         private volatile Wire wire;
 
-        Waiting(Object[] words, long end) {
-            this.words = words;
+        Waiting(Session session, long end, Object... words) {
+            this.session = session;
             this.end = end;
+            this.words = words;
         }
 
         void cancel() {
@@ -127,9 +132,16 @@ public final class Transaction {
             }
         }
 
+        private Link link() {
+            if (core.session != session) {
+                throw new SessionOverException();
+            }
+            return core.link;
+        }
+
         private boolean askOnce() {
-            core.ask("PING"); // the session is attached to the link now
-            Link link = core.locked(() -> core.link);
+            core.ask(List.of("PING"), true, session); // it is attached to the link now
+            Link link = core.locked(this::link);
             if (link == null) {
                 return false;
             }

@@ -2,6 +2,7 @@ package belay;
 
 import java.util.Objects;
 import java.util.concurrent.Callable;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 
 /** What tests expect. */
@@ -49,6 +50,7 @@ public final class Check {
         long end = System.nanoTime() + PATIENCE_S * 1_000_000_000;
         while (!isSo.get()) {
             that(System.nanoTime() < end, "in time");
+            LockSupport.parkNanos(1_000_000);
         }
     }
 

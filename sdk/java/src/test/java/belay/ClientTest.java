@@ -68,10 +68,10 @@ final class ClientTest {
         try (Client client = Client.create()) {
             var waiting = inBackground(() -> client.transaction(Txn.assertThat(Txn.exists("interrupt", "k")))
                     .waitAtMost(Duration.ofMinutes(1)).run());
-            until(() -> client.call("INFO").toString().contains("parked:1"));
+            until(() -> client.call("INFO").toString().contains("waiting_transactions:1"));
             waiting.interrupt();
             fails(InterruptedException.class, waiting::join);
-            until(() -> client.call("INFO").toString().contains("parked:0"));
+            until(() -> client.call("INFO").toString().contains("waiting_transactions:0"));
         }
     }
 
