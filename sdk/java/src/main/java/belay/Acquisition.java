@@ -1,5 +1,6 @@
 package belay;
 
+import java.lang.System.Logger.Level;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.List;
@@ -80,7 +81,7 @@ final class Acquisition {
             return;
         }
         long now = Clock.now();
-        long wait = Math.min(end == Clock.NEVER ? Core.WAIT_MAX : end - now, Core.WAIT_MAX);
+        long wait = Math.min(end - now, Core.WAIT_MAX);
         if (options.wait == 0) {
             wait = 0;
         } else if (wait <= 0) {
@@ -169,8 +170,8 @@ final class Acquisition {
         try {
             granted(answer.grant(names.peek()), answer.isLate());
         } catch (TimedOutException e) {
-            if (end == Clock.NEVER) {
-                ask();
+            if (Clock.after(call.firstSent, Core.WAIT_MAX) <= end) {
+                ask(); // one request waits so long at most
             } else {
                 fail(e);
             }
@@ -282,7 +283,7 @@ final class Acquisition {
             long fence = answer.grant(party.name()).fence();
             core.giveBack(party.name(), fence, session, Clock.NEVER, done -> {});
         } catch (BelayException e) {
-            core.config.log(System.Logger.Level.DEBUG, "left the line: " + e.getMessage());
+            core.log(Level.DEBUG, "left the line: " + e.getMessage());
         }
         core.leaving.remove(party).forEach(Runnable::run);
     }

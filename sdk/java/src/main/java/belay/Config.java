@@ -20,10 +20,4 @@ record Config(List<Address> addresses, String namespace, String token, SSLContex
         }
         return greeting;
     }
-
-    void log(System.Logger.Level level, String text) {
-        if (logger != null) {
-            logger.log(level, text);
-        }
-    }
 }

@@ -18,6 +18,7 @@ final class Conversion {
     private final boolean isShared;
     private final long wait;
     private final long end;
+    private long asked;
 
     Conversion(Core core, Hold hold, boolean isShared, long wait) {
         this.core = core;
@@ -45,7 +46,8 @@ final class Conversion {
     }
 
     private void ask() {
-        long left = Math.min(end == Clock.NEVER ? Core.WAIT_MAX : end - Clock.now(), Core.WAIT_MAX);
+        asked = Clock.now();
+        long left = Math.min(end - asked, Core.WAIT_MAX);
         send(wait == 0 ? 0 : Math.max(left, MOMENT), this::answered);
     }
 
@@ -59,8 +61,8 @@ final class Conversion {
             answer.grant(hold.name);
             fence.complete(hold.fence);
         } catch (TimedOutException e) {
-            if (end == Clock.NEVER) {
-                ask();
+            if (Clock.after(asked, Core.WAIT_MAX) <= end) {
+                ask(); // one request waits so long at most
             } else {
                 fence.completeExceptionally(e);
             }
@@ -76,24 +78,24 @@ final class Conversion {
             words.addAll(List.of("WAIT", Clock.millis(wait), "NOBLOCK"));
         }
         words.addAll(List.of("REQUEST", core.requestId()));
-        long asked = hold.fence;
+        long from = hold.fence;
         Call[] call = new Call[1];
         call[0] = new Call(words, answer -> {
             hold.converting--;
-            converted(answer, asked, call[0].firstSent);
+            converted(answer, from, call[0].firstSent);
             then.accept(answer);
         }).again().patient().in(hold.session).inLine(wait > 0 ? place -> {} : null);
         hold.converting++;
         core.send(call[0]);
     }
 
-    private void converted(Answer answer, long asked, long firstSent) {
+    private void converted(Answer answer, long from, long firstSent) {
         try {
             hold.moved(answer.grant(hold.name).fence(), firstSent);
         } catch (BelayException e) {
             boolean isGone = ServerException.hasCode(e, ServerException.STALE)
                     || e instanceof RefusedException refused && refused.reason().equals("lost");
-            if (isGone && hold.isOfNow(asked)) {
+            if (isGone && hold.isOfNow(from)) {
                 hold.lose(LostException.STALE);
             }
         }

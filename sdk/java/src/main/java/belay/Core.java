@@ -6,6 +6,7 @@ import static java.util.concurrent.TimeUnit.NANOSECONDS;
 import static java.util.concurrent.TimeUnit.SECONDS;
 
 import java.io.IOException;
+import java.lang.System.Logger.Level;
 import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -107,9 +108,15 @@ final class Core {
             try {
                 callback.run();
             } catch (RuntimeException e) {
-                config.log(System.Logger.Level.ERROR, "a callback has failed: " + e);
+                log(Level.ERROR, "a callback has failed: " + e);
             }
         });
+    }
+
+    void log(Level level, String text) {
+        if (config.logger() != null) {
+            callbacks.execute(() -> config.logger().log(level, text));
+        }
     }
 
     void locked(Runnable work) {
@@ -352,7 +359,7 @@ final class Core {
             }
             wires.remove(wire);
             link = new Link(this, wire);
-            config.log(System.Logger.Level.DEBUG, "connected to " + wire.address.text());
+            log(Level.DEBUG, "connected to " + wire.address.text());
             link.begin();
             return link;
         });
@@ -394,7 +401,7 @@ final class Core {
         trouble = error;
         pace.failed();
         at = (at + 1) % config.addresses().size();
-        config.log(System.Logger.Level.DEBUG, "a server has failed: " + error.getMessage());
+        log(Level.DEBUG, "a server has failed: " + error.getMessage());
     }
 
     /** The server in use has answered. */
@@ -481,7 +488,7 @@ final class Core {
         }
         session = null;
         over.end();
-        config.log(System.Logger.Level.WARNING, "the session " + over.id + " is over: " + reason);
+        log(Level.WARNING, "the session " + over.id + " is over: " + reason);
         List.copyOf(holds.values()).forEach(hold -> hold.lose(reason));
         for (Call call : calls()) {
             if (call.session == over) {
@@ -570,7 +577,7 @@ final class Core {
         try {
             await(freed, SECONDS.toNanos(1));
         } catch (TimeoutException | BelayException e) {
-            config.log(System.Logger.Level.DEBUG, "the server was not told of the end: " + e.getMessage());
+            log(Level.DEBUG, "the server was not told of the end: " + e.getMessage());
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }

@@ -1,5 +1,6 @@
 package belay;
 
+import java.lang.System.Logger.Level;
 import java.util.Arrays;
 import java.util.Optional;
 
@@ -94,7 +95,7 @@ public final class Election {
             try {
                 return leader();
             } catch (UnreachableException | ServerException e) {
-                core.config.log(System.Logger.Level.DEBUG, "who leads is not known: " + e.getMessage());
+                core.log(Level.DEBUG, "who leads is not known: " + e.getMessage());
                 core.pause(Pace.MAX);
             }
         }

@@ -1,5 +1,6 @@
 package belay;
 
+import java.lang.System.Logger.Level;
 import java.util.List;
 import java.util.function.Consumer;
 
@@ -48,7 +49,7 @@ final class Hold {
             renew = Clock.after(call.firstSent, ttl / Core.RENEW_PART);
             lease = Math.min(lease, ttl);
         }
-        this.early = Math.min(options.early == 0 ? lease / Core.EARLY_PART : options.early, lease / 2);
+        this.early = Math.min(options.early < 0 ? lease / Core.EARLY_PART : options.early, lease / 2);
         core.add(this);
         schedule();
     }
@@ -167,7 +168,7 @@ final class Hold {
             return;
         }
         LostException lost = new LostException(name, fence, reason, by, text);
-        core.config.log(System.Logger.Level.WARNING, lost.getMessage());
+        core.log(Level.WARNING, lost.getMessage());
         if (reason.equals(LostException.SILENCE)) { // the server may not know
             core.giveBack(name, fence, session, proven, answer -> {});
         }

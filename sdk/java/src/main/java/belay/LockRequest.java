@@ -28,6 +28,7 @@ import java.util.function.IntConsumer;
 public final class LockRequest {
     private static final int NAME_MAX = 512;
     private static final int OWNER_MAX = 128;
+    private static final long EARLY_DEFAULT = -1;
 
     /** What was said. Durations are nanoseconds. */
     static final class Options implements Cloneable {
@@ -35,7 +36,7 @@ public final class LockRequest {
         long wait = Clock.NEVER;
         long grace;
         long delay;
-        long early;
+        long early = EARLY_DEFAULT;
         boolean isShared;
         int permits;
         int of;

@@ -1,6 +1,7 @@
 package belay;
 
 import java.io.IOException;
+import java.lang.System.Logger.Level;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -117,7 +118,7 @@ final class News {
                 connect(Clock.NEVER);
                 return;
             } catch (BelayException e) {
-                core.config.log(System.Logger.Level.DEBUG, "a watch is refused: " + e.getMessage());
+                core.log(Level.DEBUG, "a watch is refused: " + e.getMessage());
                 from.close();
                 core.pause(Pace.MAX);
             }
@@ -135,7 +136,7 @@ final class News {
                 }
             }
         } catch (IOException e) {
-            core.config.log(System.Logger.Level.DEBUG, "a watch goes on elsewhere: " + e.getMessage());
+            core.log(Level.DEBUG, "a watch goes on elsewhere: " + e.getMessage());
         }
     }
 }
