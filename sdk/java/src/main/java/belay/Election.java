@@ -85,7 +85,8 @@ public final class Election {
 
     /** Its body is known if it still leads. */
     private Optional<Leader> granted(Event event, Watch<?> leaders) {
-        byte[] body = now(leaders).filter(leader -> leader.fence() == event.fence()).map(Leader::body).orElse(new byte[0]);
+        byte[] body = now(leaders).filter(leader -> leader.fence() == event.fence()).map(Leader::body)
+                .orElse(new byte[0]);
         return Optional.of(new Leader(event.owner(), event.fence(), body));
     }
 

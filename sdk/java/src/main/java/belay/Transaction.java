@@ -49,13 +49,7 @@ public final class Transaction {
     /** Runs it in the session of the client. */
     public TransactionResult run() throws InterruptedException {
         while (true) {
-            Session session = core.locked(core::needSession);
-            if (session == null) {
-                throw new ClosedException("the client");
-            }
-            core.locked(() -> {
-                session.isUsed = true;
-            });
+            Session session = core.locked(this::session);
             try {
                 TransactionResult result = TransactionResult.of(ask(session));
                 if (!result.cause().equals(LostException.SESSION)) {
@@ -66,6 +60,15 @@ public final class Transaction {
                 continue; // what was done in it is over, too
             }
         }
+    }
+
+    private Session session() {
+        Session session = core.needSession();
+        if (session == null) {
+            throw new ClosedException("the client");
+        }
+        session.isUsed = true;
+        return session;
     }
 
     private String json(String session) {
@@ -146,6 +149,9 @@ public final class Transaction {
                 return false;
             }
             wire = new Wire(link.wire.address);
+            if (isOver) {
+                return false;
+            }
             core.locked(() -> link.add(wire));
             try (Apart apart = Apart.open(core, wire)) {
                 answered.complete(apart.ask(Math.max(end - Clock.now(), 0), words));

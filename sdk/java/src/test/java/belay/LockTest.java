@@ -89,6 +89,7 @@ final class LockTest {
         try (Client client = Client.create()) {
             Held held = client.lock("kept").acquire();
             Thread.currentThread().interrupt();
+            client.watch("kept").close();
             is(held.check(), true);
             is(held.release(), true);
             is(Thread.interrupted(), true);
@@ -135,7 +136,8 @@ final class LockTest {
     void aCallbackMayUseTheClient() throws Exception {
         try (Client client = Client.create()) {
             CompletableFuture<String> seen = new CompletableFuture<>();
-            Held held = client.lock("callback").onLost(lost -> seen.complete(client.show("callback").state())).acquire();
+            Held held = client.lock("callback")
+                    .onLost(lost -> seen.complete(client.show("callback").state())).acquire();
             client.breakLock("callback");
             is(seen.get(Check.PATIENCE_S, TimeUnit.SECONDS), "unlocked");
             is(held.release(), false);

@@ -44,7 +44,8 @@ final class ReadmeTest {
         Path source = dir.resolve("Readme.java");
         StringBuilder text = new StringBuilder(HEAD);
         for (int i = 0; i < blocks.size(); i++) {
-            text.append("public static void block" + i + "(Client client) throws Exception {\n" + blocks.get(i) + "}\n");
+            text.append("public static void block" + i + "(Client client) throws Exception {\n")
+                    .append(blocks.get(i)).append("}\n");
         }
         Files.writeString(source, text + "}\n");
         judge.accept("the README compiles", () -> compile(source));

@@ -45,8 +45,8 @@ final class WireTest {
 
     @Test
     void whatIsNotOfABelayServerIsRefused() {
-        for (String text : List.of("HTTP/1.1 400\r\n", "\r\n", ":x\r\n", ":1\n", "$-2\r\n", "$99999999999\r\n", "$1\r\nab\r\n",
-                "*1\r\n".repeat(20), "+" + "x".repeat(100_000), "*9999999\r\n" + ":1\r\n".repeat(1_100_000))) {
+        for (String text : List.of("HTTP/1.1 400\r\n", "\r\n", ":x\r\n", ":1\n", "$-2\r\n", "$99999999999\r\n",
+                "$1\r\nab\r\n", "*1\r\n".repeat(20), "+" + "x".repeat(100_000), "*9999999\r\n" + ":1\r\n".repeat(1_100_000))) {
             fails(ProtocolException.class, () -> read(text));
         }
         fails(EOFException.class, () -> read("$5\r\nab"));
@@ -59,7 +59,8 @@ final class WireTest {
         is(all.stream().map(Address::text).toList(),
                 List.of("a.example:7117", "tls://b.example:1", "[::1]:7117", "unix:///run/belay.sock"));
         is(all.get(1).isTls(), true);
-        for (String wrong : List.of("", "a,,b", "a:0", "a:65536", "a:b", "::1", "a b", "a/b", "u@a", "unix://x", "http://a")) {
+        for (String wrong : List.of("", "a,,b", "a:0", "a:65536", "a:b", "::1", "a b", "a/b", "u@a", "unix://x",
+                "http://a")) {
             fails(IllegalArgumentException.class, () -> Address.list(List.of(wrong)));
         }
     }
