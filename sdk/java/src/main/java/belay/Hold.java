@@ -177,6 +177,9 @@ final class Hold {
 
     /** It is over, but was not given back. */
     void end(BelayException cause) {
+        if (isOver) {
+            return;
+        }
         this.cause = cause;
         end();
         ended.accept(cause);

@@ -110,7 +110,7 @@ public final class Transaction {
         private final Object[] words;
         private final long end;
         private volatile boolean isOver;
-        private volatile Wire wire;
+        private Wire wire;
 
         Waiting(Session session, long end, Object... words) {
             this.session = session;
@@ -119,10 +119,12 @@ public final class Transaction {
         }
 
         void cancel() {
-            isOver = true;
-            if (wire != null) {
-                core.drop(wire);
-            }
+            core.locked(() -> {
+                isOver = true;
+                if (wire != null) {
+                    core.drop(wire);
+                }
+            });
         }
 
         private void run() {
@@ -135,41 +137,42 @@ public final class Transaction {
             }
         }
 
-        private Link link() {
+        /** The link that the next wire goes along with; null: there is none. */
+        private Link join() {
             if (core.session != session) {
                 throw new SessionOverException();
             }
+            if (core.link == null || isOver) {
+                return null;
+            }
+            wire = new Wire(core.link.wire.address);
+            core.link.add(wire);
             return core.link;
         }
 
         private boolean askOnce() {
             core.ask(List.of("PING"), true, session); // it is attached to the link now
-            Link link = core.locked(this::link);
+            Link link = core.locked(this::join);
             if (link == null) {
                 return false;
             }
-            wire = new Wire(link.wire.address);
-            if (isOver) {
-                return false;
-            }
-            core.locked(() -> link.add(wire));
             try (Apart apart = Apart.open(core, wire)) {
                 answered.complete(apart.ask(Math.max(end - Clock.now(), 0), words));
                 return true;
             } catch (IOException e) {
-                giveUpAt(end, e);
+                giveUpIfLate(e);
             } catch (ServerException e) {
                 if (!e.code().equals(ServerException.UNAVAILABLE)) {
                     throw e;
                 }
-                giveUpAt(end, e);
+                giveUpIfLate(e);
             } finally {
                 core.locked(() -> link.companions.remove(wire));
             }
             return false;
         }
 
-        private void giveUpAt(long end, Exception error) {
+        private void giveUpIfLate(Exception error) {
             if (core.isClosed()) {
                 throw new ClosedException("the client");
             }

@@ -239,6 +239,36 @@ final class LockTest {
     }
 
     @Test
+    void severalLocksEndTogetherWithTheClient() throws Exception {
+        Client client = Client.create();
+        Held other = client.lock("together c").acquire();
+        CompletableFuture<Held> all = client.lock("together a", "together b", "together c")
+                .ttl(Duration.ofMinutes(1)).acquireAsync();
+        until(() -> waiters(client, "together c") == 1);
+        client.close();
+        fails(Exception.class, () -> all.get(Check.PATIENCE_S, TimeUnit.SECONDS));
+        is(other.isHeld(), false);
+        try (Client next = Client.create()) {
+            next.lock("together a", "together b", "together c").waitAtMost(Duration.ZERO).acquire().release();
+        }
+    }
+
+    @Test
+    void whatIsHeldIsGivenBackWhenTheNextCannotBeHad() throws Exception {
+        try (Client client = Client.create(); Held last = client.lock("next b").acquire()) {
+            fails(RefusedException.class, () -> client.lock("next a", "next b").waitAtMost(Duration.ZERO).acquire());
+            client.lock("next a").acquire().release();
+            CompletableFuture<Held> both = client.lock("next a", "next b").acquireAsync();
+            until(() -> waiters(client, "next b") == 1);
+            client.breakLock("next a");
+            Exception error = fails(Exception.class, () -> both.get(Check.PATIENCE_S, TimeUnit.SECONDS));
+            that(error.getCause() instanceof LostException, "it is lost while it waits for the other");
+            until(() -> waiters(client, "next b") == 0);
+            is(last.isHeld(), true);
+        }
+    }
+
+    @Test
     void wrongArgumentsSendNothing() {
         try (Client client = Client.of("127.0.0.1:1")) {
             fails(IllegalArgumentException.class, () -> client.lock("").acquire());
