@@ -55,10 +55,10 @@ public final class Held implements AutoCloseable {
 
     /**
      * A number that grows with every grant of the lock. Give it to what you write to, so that it can refuse a
-     * smaller one than it has seen. A conversion changes it.
+     * smaller one than it has seen. A conversion changes it. Of several locks it is the last one's.
      */
     public long fence() {
-        return core.locked(() -> holds.get(0).fence);
+        return core.locked(() -> holds.get(holds.size() - 1).fence);
     }
 
     /** The fences of several locks by their names. */
@@ -187,7 +187,7 @@ public final class Held implements AutoCloseable {
     // ---- giving it back
 
     /**
-     * Gives the lock back. Answers false if it was not held any more, which is no error.
+     * Gives the lock back. Answers false if it was not held any more, because it was lost or the client was closed.
      *
      * @throws UnreachableException if no answer came in time; it is given back all the same, as soon as that
      *     is possible
@@ -212,15 +212,16 @@ public final class Held implements AutoCloseable {
 
     private Object answerTo(CompletableFuture<Object> answer) {
         CompletableFuture<Object> inTime = answer.copy().completeOnTimeout(this, core.config.timeout(), NANOSECONDS);
+        Object value;
         try {
-            Object value = Core.join(inTime);
-            if (value == this) {
-                throw new UnreachableException(name() + ": the release goes on, but was not answered yet");
-            }
-            return value;
-        } catch (SessionOverException e) {
-            return 0L; // it took the lock with it
+            value = Core.join(inTime);
+        } catch (SessionOverException | UnreachableException | ClosedException e) {
+            return 0L; // the lock has ended with its session, its lease or the client
         }
+        if (value == this) {
+            throw new UnreachableException(name() + ": the release goes on, but was not answered yet");
+        }
+        return value;
     }
 
     /**

@@ -254,6 +254,18 @@ final class LockTest {
     }
 
     @Test
+    void aReleaseThatMeetsTheCloseHasAnAnswer() throws Exception {
+        for (int i = 0; i < 20; i++) {
+            Client client = Client.create();
+            Held held = client.lock("meets").acquire();
+            var releasing = inBackground(held::release);
+            client.close();
+            releasing.join();
+            is(held.release(), false);
+        }
+    }
+
+    @Test
     void whatIsHeldIsGivenBackWhenTheNextCannotBeHad() throws Exception {
         try (Client client = Client.create(); Held last = client.lock("next b").acquire()) {
             fails(RefusedException.class, () -> client.lock("next a", "next b").waitAtMost(Duration.ZERO).acquire());
