@@ -1,6 +1,7 @@
 package belay;
 
 import java.util.List;
+import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 import java.util.function.IntConsumer;
 
@@ -15,7 +16,7 @@ import java.util.function.IntConsumer;
  */
 final class Call {
     final byte[] bytes;
-    final Consumer<Answer> done; // is called once
+    private final BiConsumer<Answer, Call> done; // is called once
     boolean isSentAgain; // when its answer did not come
     boolean isUrgent; // it makes the link ready
     boolean isPatient; // it outlasts the lack of a connection
@@ -31,9 +32,13 @@ final class Call {
     boolean isOver; // it is done, or nobody wants it any more
     Agenda.Task expiry;
 
-    Call(List<?> words, Consumer<Answer> done) {
+    Call(List<?> words, BiConsumer<Answer, Call> done) {
         this.bytes = Resp.command(words);
         this.done = done;
+    }
+
+    Call(List<?> words, Consumer<Answer> done) {
+        this(words, (answer, call) -> done.accept(answer));
     }
 
     Call again() {
@@ -69,7 +74,7 @@ final class Call {
     void finish(Answer answer) {
         if (!isOver) {
             isOver = true;
-            done.accept(answer);
+            done.accept(answer, this);
         }
     }
 }

@@ -79,14 +79,12 @@ final class Conversion {
         }
         words.addAll(List.of("REQUEST", core.requestId()));
         long from = hold.fence;
-        Call[] call = new Call[1];
-        call[0] = new Call(words, answer -> {
-            hold.converting--;
-            converted(answer, from, call[0].firstSent);
-            then.accept(answer);
-        }).again().patient().in(hold.session).inLine(wait > 0 ? place -> {} : null);
         hold.converting++;
-        core.send(call[0]);
+        core.send(new Call(words, (answer, call) -> {
+            hold.converting--;
+            converted(answer, from, call.firstSent);
+            then.accept(answer);
+        }).again().patient().in(hold.session).inLine(wait > 0 ? place -> {} : null));
     }
 
     private void converted(Answer answer, long from, long firstSent) {

@@ -110,10 +110,8 @@ final class Hold {
     private void sendRenew() {
         isRenewing = true;
         long asked = fence;
-        Call[] call = new Call[1];
-        call[0] = new Call(List.of("RENEW", name, fence, "TTL", Clock.millis(ttl)),
-                answer -> renewed(answer, asked, call[0].sent)).in(session);
-        core.send(call[0]);
+        core.send(new Call(List.of("RENEW", name, fence, "TTL", Clock.millis(ttl)),
+                (answer, call) -> renewed(answer, asked, call.sent)).in(session));
     }
 
     private void renewed(Answer answer, long asked, long sent) {

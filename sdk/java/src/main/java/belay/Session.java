@@ -50,10 +50,8 @@ final class Session {
         if (!isOpen) {
             core.send(new Call(open, answer -> opened(link, answer)).urgent().in(this));
         }
-        Call[] call = new Call[1];
-        call[0] = new Call(List.of("SESSION", "ATTACH", id), answer -> attached(link, answer, call[0].sent))
-                .urgent().in(this);
-        core.send(call[0]);
+        core.send(new Call(List.of("SESSION", "ATTACH", id), (answer, call) -> attached(link, answer, call.sent))
+                .urgent().in(this));
     }
 
     private void opened(Link link, Answer answer) {
@@ -109,9 +107,7 @@ final class Session {
 
     private void keepAlive() {
         isKeeping = true;
-        Call[] call = new Call[1];
-        call[0] = new Call(List.of("SESSION", "KEEPALIVE", id), answer -> kept(answer, call[0].sent)).in(this);
-        core.send(call[0]);
+        core.send(new Call(List.of("SESSION", "KEEPALIVE", id), (answer, call) -> kept(answer, call.sent)).in(this));
     }
 
     private void kept(Answer answer, long sent) {
