@@ -1,0 +1,4 @@
+/** The client of the Belay lock server. */
+module belay {
+    exports belay;
+}
