@@ -15,7 +15,8 @@ public final class Tests {
     private Tests() {}
 
     public static void main(String[] parts) throws Exception {
-        for (Class<?> tests : List.of(WireTest.class, LockTest.class, ClientTest.class, Class.forName("RecipesTest"))) {
+        for (Class<?> tests : List.of(WireTest.class, LockTest.class, StormTest.class, ClientTest.class,
+                Class.forName("RecipesTest"))) {
             List<Method> methods = Arrays.stream(tests.getDeclaredMethods())
                     .filter(method -> method.isAnnotationPresent(Test.class))
                     .sorted(Comparator.comparing(Method::getName)).toList();
