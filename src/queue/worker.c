@@ -328,6 +328,14 @@ static uint64_t next_tend(const struct worker *w, const PGresult *res)
     return due + 1 < next ? due + 1 : next;
 }
 
+static void open_slots(struct worker *w)
+{
+    if (is_lease(w))
+        worker_lease_open(w);
+    else
+        slots_open(w, w->cells);
+}
+
 static void on_tend(void *arg, const PGresult *res)
 {
     struct worker *w = arg;
@@ -344,6 +352,8 @@ static void on_tend(void *arg, const PGresult *res)
         worker_tend(w); /* the rest of the journal */
         return;
     }
+    if (!w->slots && !w->lease) /* the attempts of the dead are counted: now it may claim */
+        open_slots(w);
     (void)uv_timer_start(&w->tick, on_tick, next_tend(w, res), 0);
     if (w->tend_again) {
         w->tend_again = false;
@@ -484,10 +494,6 @@ static void on_ready(void *arg, const PGresult *res)
         ask_cells(w);
         return;
     }
-    if (is_lease(w))
-        worker_lease_open(w);
-    else
-        slots_open(w, w->cells);
     worker_tend(w);
 }
 

@@ -126,12 +126,22 @@ static bool is_our_origin(const struct request *req, bool sealed)
                req->host);
 }
 
-const char *access_origin(const struct server *s, struct slice origin)
+uint8_t access_origin(const struct server *s, struct slice origin)
 {
-    for (const char *const *o = s->config->origins; origin.len && o && *o; o++)
-        if (slice_eq(origin, slice_str(*o)))
-            return *o;
-    return NULL;
+    const char *const *allowed = s->config->origins;
+    for (uint8_t i = 0; origin.len && allowed && allowed[i]; i++)
+        if (slice_eq(origin, slice_str(allowed[i])))
+            return (uint8_t)(i + 1);
+    return 0;
+}
+
+struct slice access_origin_text(const struct server *s, uint8_t place)
+{
+    const char *const *allowed = s->config->origins;
+    for (uint8_t i = 0; allowed && allowed[i]; i++)
+        if (i + 1 == place)
+            return slice_str(allowed[i]);
+    return SLICE("");
 }
 
 const char *access_http(const struct conn *c, const struct request *req)

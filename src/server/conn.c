@@ -758,7 +758,6 @@ void conn_open(struct server *s, struct listener *from)
     list_init(&c->keeper);
     list_init(&c->shaking);
     list_init(&c->in_line);
-    list_init(&c->doubted);
     c->reported_as = BUDGET_OUTPUT;
     s->n_conns++;
     list_push_back(&s->conns, &c->all);

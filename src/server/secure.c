@@ -64,7 +64,7 @@ static void settle_hands(struct conn *c)
 void secure_close(struct conn *c)
 {
     settle_hands(c);
-    list_remove(&c->doubted);
+    list_remove(&c->in_line);
     tls_close(c->tls);
     c->tls = NULL;
 }
@@ -118,27 +118,28 @@ void secure_doubt(struct server *s)
         struct conn *c = list_item(it, struct conn, all);
         if (!c->proven || !c->tls || c->closed)
             continue;
-        list_remove(&c->doubted);
-        list_push_back(&s->doubted, &c->doubted);
+        if (secure_is_shaking(c) || secure_is_in_line(c))
+            continue;
+        list_push_back(&s->doubted, &c->in_line);
     }
     conn_stay_awake(s);
 }
 
 static void prove_again(struct conn *c)
 {
-    list_remove(&c->doubted);
+    list_remove(&c->in_line);
+    conn_dirty(c);
     if (tls_is_believed(c->tls, c->server->tls.context))
         return;
     log_debug("server.tls", "connection=%" PRIu64 " error=\"%s\"", c->id, tls_problem(c->tls));
     c->doomed = true;
-    conn_dirty(c);
 }
 
 void secure_go_on(struct server *s)
 {
     uint64_t until = uv_hrtime() + CONN_HANDSHAKES_SLICE_US * UINT64_C(1000);
     while (!list_empty(&s->doubted) && uv_hrtime() < until)
-        prove_again(list_item(s->doubted.next, struct conn, doubted));
+        prove_again(list_item(s->doubted.next, struct conn, in_line));
     while (!list_empty(&s->in_line) && uv_hrtime() < until) {
         struct conn *c = list_item(s->in_line.next, struct conn, in_line);
         list_remove(&c->in_line);

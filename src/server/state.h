@@ -122,7 +122,7 @@ struct server {
     struct list shaking;  /* hands: handshakes of TLS, the oldest first */
     struct list in_line;  /* of them: bytes of the client are there */
     size_t n_shaking;
-    struct list doubted;    /* their certificates are looked at once more */
+    struct list doubted; /* their certificates are looked at once more; not read until then */
     struct buf plain, wire; /* what one read brought, and what one write sends, with TLS */
     struct budget budget;
     size_t peer_bytes;            /* of it, as last reported */
@@ -177,10 +177,10 @@ struct server {
 
 /* HTTP: what the head of the request says about its answer. */
 struct web {
+    uint64_t known_tag; /* http_manner */
+    uint8_t origin;     /* of another page that may read it: access_origin() */
     bool bare;          /* it is HEAD: the body stays here */
     bool problem;       /* it wants errors as RFC 9457 has them */
-    const char *origin; /* of another page that may read it: in the configuration; NULL: none */
-    uint64_t known_tag; /* http_manner */
 };
 
 struct reply_form {
@@ -194,21 +194,25 @@ enum pending_state { PENDING_ASKED, PENDING_ANSWERED, PENDING_LATE };
 struct pending_reply {
     struct ask ask; /* first: an answer finds its pending by it */
     struct conn *conn;
-    struct pending_reply *next; /* in the queue, in the late list, or free */
-    struct buf held;            /* the reply, while others are before it */
+    union {
+        struct pending_reply *next; /* in the queue, or free */
+        struct list late;           /* of its connection: it is in the queue no more */
+    };
+    struct buf held; /* the reply, while others are before it */
     struct manner manner;
     void (*forget)(struct pending_reply *p); /* not the engine's: how to call it off */
-    struct gateway_call *remote;             /* of forget(): what to call off */
-    struct admin_call *wish;
-    struct find *find;
-    struct backup_piece *piece;
-    uint64_t backup_id;
+    union {                                  /* of forget(): what to call off */
+        struct gateway_call *remote;
+        struct admin_call *wish;
+        struct find *find;
+        struct backup_piece *piece;
+        uint64_t backup_id;
+    };
     struct trail_note *note; /* for the audit log; NULL: none */
     char *id;          /* HTTP: what the log and X-Request-Id call the request; else NULL */
     uint64_t taken_ns; /* when the turn began that took it */
     char *secret;    /* of a token that is being made: told in the answer, kept nowhere else */
     uint64_t ticket; /* late: its place, by which the client knows the push */
-    struct list late;
     uint32_t late_round; /* it is wanted while this is that of its connection */
     uint8_t state;       /* enum pending_state */
     struct reply_form form;
@@ -236,10 +240,10 @@ struct conn {
         uv_tcp_t tcp;
         uv_pipe_t pipe;
     } io;
-    bool is_local; /* it is a pipe: a connection of the Unix socket */
     uv_os_fd_t fd; /* its socket */
+    bool is_local; /* it is a pipe: a connection of the Unix socket */
     struct server *server;
-    struct list all, dirty, timed, turn, woken, sliced, keeper, shaking, in_line, doubted;
+    struct list all, dirty, timed, turn, woken, sliced, keeper, shaking, in_line;
     struct tls *tls; /* NULL: plain text */
     struct buf in, out;
     char address[CONN_ADDRESS_BYTES];  /* of its client: "127.0.0.1:41234" */
@@ -260,20 +264,20 @@ struct conn {
     uint64_t id, target;
     uint64_t since_ms;    /* of the unfinished request, the idle time, or the linger */
     uint64_t write_ms;    /* when the reader last took something */
-    uint64_t handover_ns; /* since when answers to waiters wait to be written */
-    size_t handovers;     /* so many */
+    uint64_t handover_ns; /* since when `handovers` are there */
     size_t writing_bytes; /* handed to libuv */
-    size_t held_bytes, late_n, sessions_n, write_left;
-    size_t expected;     /* bytes of replies that are not there yet: pages */
-    size_t writing_cap;  /* memory of what libuv has */
-    size_t reported;     /* bytes that the budget knows of, as output or watchers */
-    size_t in_reported;  /* and as input */
-    uint8_t reported_as; /* enum budget_part */
-    uint32_t pending_n, late_round;
+    size_t held_bytes, write_left;
+    size_t expected;    /* bytes of replies that are not there yet: pages */
+    size_t writing_cap; /* memory of what libuv has */
+    size_t reported;    /* bytes that the budget knows of, as output or watchers */
+    size_t in_reported; /* and as input */
+    uint32_t handovers; /* answers to waiters that wait to be written */
+    uint32_t pending_n, late_n, sessions_n, late_round;
     uint16_t ns_len;
-    uint8_t door; /* enum door */
-    uint8_t resp; /* version */
-    uint8_t end;  /* enum conn_end */
+    uint8_t reported_as; /* enum budget_part */
+    uint8_t door;        /* enum door */
+    uint8_t resp;        /* version */
+    uint8_t end;         /* enum conn_end */
     bool writing, reading, paused;
     bool continued;    /* HTTP: the unfinished request waits for "100 Continue", or has it */
     bool continue_due; /* it is not sent yet: replies before it go first */
@@ -501,8 +505,10 @@ struct http_manner web_manner(const struct conn *c, struct reply_form form, stru
 struct reply *web_preflight(struct conn *c, const struct request *req);
 
 /* access.c */
-/* The origin of the configuration that is this one; NULL: it is not allowed. */
-const char *access_origin(const struct server *s, struct slice origin);
+/* 1 + the place of this origin in the configuration; 0: it is not allowed. */
+uint8_t access_origin(const struct server *s, struct slice origin);
+/* Empty: it is no longer there, the configuration was read again. */
+struct slice access_origin_text(const struct server *s, uint8_t place);
 bool access_is_loopback(const struct sockaddr *addr); /* or the Unix socket */
 /* NULL: this page may ask; else why not. */
 const char *access_http(const struct conn *c, const struct request *req);

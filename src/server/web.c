@@ -49,7 +49,7 @@ struct http_manner web_manner(const struct conn *c, struct reply_form form, stru
                                 .problem = form.web.problem,
                                 .id = id,
                                 .date = date_now(c->server),
-                                .origin = slice_str(form.web.origin ? form.web.origin : ""),
+                                .origin = access_origin_text(c->server, form.web.origin),
                                 .tag_key = c->server->tag_key,
                                 .known_tag = form.web.known_tag};
 }
