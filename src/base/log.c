@@ -133,7 +133,8 @@ static const char *value_end(const char *at)
 
 size_t log_put_members(char *ret, size_t cap, const char *text)
 {
-    struct members m = {.mem = ret, .cap = cap};
+    struct members m = {.cap = cap};
+    m.mem = ret;
     for (const char *at = text + strspn(text, " "); *at; at += strspn(at, " ")) {
         size_t n = key_length(at);
         if (n == 0) {
@@ -158,7 +159,7 @@ static void make_printable(char *text, size_t cap)
 {
     char raw[LOG_TEXT_MAX];
     size_t n = 0, len = strlen(text);
-    memcpy(raw, text, len);
+    memcpy(raw, text, len + 1);
     for (size_t i = 0; i < len && n + 5 < cap; i++) {
         unsigned char c = (unsigned char)raw[i];
         if (c >= ' ' && c < 127)

@@ -165,7 +165,7 @@ static void key_of(const char *variable, char *ret)
 {
     size_t n = 0;
     for (; variable[n] && variable[n] != '=' && n < VARIABLE_BYTES_MAX - 1; n++)
-        ret[n] = variable[n] == '_' ? '-' : (char)tolower((unsigned char)variable[n]);
+        ret[n] = (char)(variable[n] == '_' ? '-' : tolower((unsigned char)variable[n]));
     ret[n] = '\0';
 }
 

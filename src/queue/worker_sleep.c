@@ -115,7 +115,7 @@ static void on_look(uv_timer_t *timer)
 void sleep_told(struct worker *w)
 {
     uint64_t now = uv_now(&w->loop);
-    if (now - w->told_since > WORKER_LOOK_MS * WORKER_TOLD_MAX) {
+    if (now - w->told_since > (uint64_t)WORKER_LOOK_MS * WORKER_TOLD_MAX) {
         w->told_since = now;
         w->n_told = 0;
     }

@@ -67,7 +67,7 @@ bool member_format(const struct member *m, char ret[GROUP_ADDRESS_MAX])
 {
     BELAY_CHECK(m->priority <= MEMBER_PRIORITY_NEVER || m->priority == MEMBER_PRIORITY_UNSET);
     char priority[32] = "";
-    char join[sizeof " " JOIN_WORD + 2 * SUM_DIGITS] = "";
+    char join[sizeof " " JOIN_WORD + (size_t)2 * SUM_DIGITS] = "";
     if (strpbrk(m->name, "@,= ") || strpbrk(m->peer, "@,= ") ||
         strlen(m->name) + 1 + strlen(m->peer) >= MEMBER_PLACE_MAX)
         return false;

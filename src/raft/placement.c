@@ -17,7 +17,7 @@ static bool can_lead(const struct placement_node *node)
 
 uint64_t placement_leader(const struct placement_node *nodes, size_t n, size_t group)
 {
-    BELAY_CHECK(n <= 2 * GROUP_SERVERS_MAX);
+    BELAY_CHECK(n <= (size_t)2 * GROUP_SERVERS_MAX);
     uint8_t lowest = MEMBER_PRIORITY_NEVER;
     size_t candidates = 0;
     for (size_t i = 0; i < n; i++)
@@ -94,7 +94,7 @@ static enum placement_step step_of(const struct placement_node *nodes, size_t n,
 enum placement_step placement_change(const struct placement_node *nodes, size_t n,
                                      uint64_t self, uint64_t *ret_id)
 {
-    BELAY_CHECK(n <= 2 * GROUP_SERVERS_MAX && self != 0);
+    BELAY_CHECK(n <= (size_t)2 * GROUP_SERVERS_MAX && self != 0);
     static const enum placement_step order[] = {STEER_REMOVE, STEER_ADD, STEER_PROMOTE};
     for (size_t k = 0; k < sizeof order / sizeof order[0]; k++) {
         for (size_t i = 0; i < n; i++) {
