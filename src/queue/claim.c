@@ -115,6 +115,7 @@ static struct work_group *read_group(const char *queue, const PGresult *res, int
         if (number(res, row, COLUMN_ATTEMPTS) > attempts)
             attempts = number(res, row, COLUMN_ATTEMPTS);
     }
+    g->attempts = attempts;
     put_head(&work, g, attempts + 1);
     buf_put_str(&work, ",\"requests\":");
     for (int row = from; row < end; row++) {

@@ -26,6 +26,7 @@ struct work_group {
     char *work;                                  /* one line of JSON, with its newline */
     char *refuse;                                /* why it must not be worked on, or NULL */
     int64_t fence;
+    int64_t attempts; /* that had ended before it was claimed */
     unsigned n_request;
     uint64_t timeout_ms; /* the longest that one of its requests asks for; 0: none does */
     bool lost;           /* the claim is gone: how it ends does not matter any more */

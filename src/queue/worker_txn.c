@@ -570,9 +570,13 @@ static void on_mend_claim(void *arg, const PGresult *res)
             end_mending(s); /* somebody else works on it */
         return;
     }
+    bool counted =
+        g->attempts > s->group->attempts; /* a tend() took the rollback for a death */
     group_free(s->group);
     s->group = g;
-    if (s->mending == MEND_SAY) {
+    if (s->mending == MEND_SAY && counted) {
+        end_mending(s);
+    } else if (s->mending == MEND_SAY) {
         struct verdict v = {.kind = VERDICT_RETRY, .error = slice_str(s->refused)};
         send_settle(s, &v);
         pg_sync(s->pg);
@@ -598,6 +602,8 @@ static void mend(struct txn_slot *s)
                        NULL,     "t",  NULL};
     s->state = SLOT_MENDING;
     rollback(s);
+    pg_send(s->pg, s->w->sql.unbegin, 1, &p[2], NULL, NULL); /* else a tend() counts a death */
+    pg_sync(s->pg);
     begin_transaction(s);
     pg_send(s->pg, s->w->sql.claim, 11, p, on_mend_claim, s);
     pg_sync(s->pg);
