@@ -394,7 +394,12 @@ bool lead_hear(struct replica *o, const struct peer_message *msg)
         start_report(o, msg);
     if (msg->type == WIRE_NODE && msg->reject != 0) /* to one that starts */
         return start_hear(o, msg);
-    if (msg->type != WIRE_NODE || msg->seq < s->run)
+    if (msg->type != WIRE_NODE)
+        return true;
+    s->level =
+        msg->term; /* also when its disk has forgotten its last run: it may be new since */
+    s->newest = msg->log_term;
+    if (msg->seq < s->run)
         return true;
     if (msg->index > MEMBER_PRIORITY_NEVER || msg->seq > GROUP_NUMBER_MAX ||
         msg->commit > GROUP_NUMBER_MAX || msg->features > GROUP_NUMBER_MAX ||
@@ -403,8 +408,6 @@ bool lead_hear(struct replica *o, const struct peer_message *msg)
     s->run = msg->seq;
     s->priority = (uint8_t)msg->index;
     s->applied = msg->commit;
-    s->level = msg->term;
-    s->newest = msg->log_term;
     s->level_manual = msg->flags & WIRE_LEVEL_MANUAL;
     s->retiring = msg->flags & WIRE_RETIRING;
     hear_clock(o, s, msg);

@@ -1,6 +1,7 @@
 /* What a member says that is wrong: refused, without a trace; and a directory that holds it. */
 #include "../sim/sim_disk.h"
 #include "base/log.h"
+#include "machine/level.h"
 #include "raft/replica_core.h"
 #include "repair/inspect.h"
 #include "single_node.h"
@@ -320,6 +321,24 @@ static void members_are_named_by_members(void **state)
     buf_done(&bytes);
 }
 
+/* A node that is upgraded after its disk has forgotten its last run has a run that the others take
+ * for an earlier one. What its program knows counts all the same: else nobody would speak to it, and
+ * it could never begin a later run. */
+static void a_newer_program_is_heard_in_an_earlier_run(void **state)
+{
+    (void)state;
+    const struct replica *o = replica_of(n.order);
+    uint64_t newest = 0;
+    bool manual;
+    assert_true(say(LEADER, (struct peer_message){.type = WIRE_NODE, .seq = 5}));
+    assert_true(replica_levels(o, LEADER, &newest, &manual));
+    assert_int_equal(newest, 0);
+    struct peer_message newer = {.type = WIRE_NODE, .seq = 3, .log_term = LEVEL_NEWEST};
+    assert_true(say(LEADER, newer));
+    assert_true(replica_levels(o, LEADER, &newest, &manual));
+    assert_int_equal(newest, LEVEL_NEWEST);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_node, close_node)
@@ -334,6 +353,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_long_entry_is_applied_in_turns, open_node,
                                         close_node),
         cmocka_unit_test_setup_teardown(members_are_named_by_members, open_node, close_node),
+        cmocka_unit_test_setup_teardown(a_newer_program_is_heard_in_an_earlier_run, open_node,
+                                        close_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
